@@ -35,6 +35,7 @@ from gpu import show as gpu_kernels_table
 from gpu_steps import batches_table as gpu_batches_table
 from gpu_steps import steps_table as gpu_steps_table
 from gpu_trees import trees_table as gpu_trees_table
+from graphbolt import door_table
 from graphs import graphs_table
 from highlights import highlights_table
 from kills import kills_table
@@ -215,6 +216,11 @@ def minibatch(results: dict[str, Any]) -> str:
     return "\n\n".join([*parts, *([batches_memory_table(results["memory"])] if results["memory"] else [])])
 
 
+def through_graphbolt(results: dict[str, Any]) -> str:
+    """Return one row per case."""
+    return door_table(results["records"])
+
+
 def accuracy(results: dict[str, Any]) -> str:
     """Return one row per model."""
     return accuracies_table(results["records"])
@@ -364,6 +370,7 @@ SECTIONS = (
     (ed_batch, "ed_batch"),
     (ways, "dynamic"),
     (minibatch, "minibatch"),
+    (through_graphbolt, "graphbolt"),
     (accuracy, "accuracy"),
     (out_of_core, "out_of_core"),
     (temporal, "temporal"),

@@ -1,4 +1,7 @@
-"""``dgl.dataloading``'s neighbour sampler, which may have no layers: for models that look at the seeds alone."""
+"""``dgl.dataloading``'s neighbour sampler, which may have no layers, and ``dgl.distributed``'s loaders.
+
+Samples without layers are for models that look at the seeds alone.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..dataloading import NeighborSampler as LayeredSampler
+from .distributed.loaders import CollatedBatches as DistDataLoader
+from .distributed.loaders import DistEdgeDataLoader, DistNodeDataLoader
 
-__all__ = ["MultiLayerNeighborSampler", "NeighborSampler"]
+__all__ = [
+    "DistDataLoader",
+    "DistEdgeDataLoader",
+    "DistNodeDataLoader",
+    "MultiLayerNeighborSampler",
+    "NeighborSampler",
+]
 
 
 class NeighborSampler(LayeredSampler):

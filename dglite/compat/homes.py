@@ -32,7 +32,7 @@ _HOMES = {
     "dgl.data.tensor_serialize": "dglite.compat.data dglite.io",
     "dgl.data.utils": "dglite.compat.data dglite.data.utils",
     "dgl.dataloading": "dglite.compat.dataloading dglite.dataloading",
-    "dgl.dataloading.dist_dataloader": f"dglite.dataloading {_DISTRIBUTED}",
+    "dgl.dataloading.dist_dataloader": f"dglite.compat.dataloading dglite.dataloading {_DISTRIBUTED}",
     "dgl.dataloading.neighbor_sampler": "dglite.compat.dataloading dglite.dataloading",
     "dgl.distributed": f"{_DISTRIBUTED} dglite.distributed",
     "dgl.distributed.dist_dataloader": f"{_DISTRIBUTED} dglite.distributed dglite.dataloading",

@@ -50,6 +50,21 @@ def sample_layers(g: DGLGraph, nodes: Any, draws: Iterable[Draw]) -> list[DGLGra
         return [_layer(g, numberings, draw) for draw in draws]
 
 
+def drawn_blocks(g: DGLGraph, nodes: Any, draws: Callable[[], Iterable[Draw]]) -> list[DGLGraph]:
+    """Return the blocks of :func:`sample_layers`, in one pass or one by one."""
+    layers = sample_layers(g, nodes, draws())
+    if layers is not None:
+        return layers
+    blocks: list[DGLGraph] = []
+    sets, ends = seed_sets(g, nodes, True), g.type_graph.ends
+    ids = [sets.get(i, _NO_IDS) for i in range(len(g.node_counts))]
+    for draw in draws():
+        samples = [draw(i, ids[dst], False) if len(ids[dst]) else None for i, (_, dst) in enumerate(ends)]
+        block, ids = block_of_drawn(g, ids, samples)
+        blocks.append(block)
+    return blocks
+
+
 def in_one_pass(g: DGLGraph) -> bool:
     """Whether layers of a graph on the host are made in one pass: in a loader, unless it is too large."""
     too_large = g.is_block or max(g.node_counts, default=0) > LARGEST_TABLE

@@ -23,7 +23,7 @@ from ..sampling.temporal import sample_blocks_at, sample_blocks_until
 from ..sampling.times import edge_times, seed_times
 from ..structure.ids import count_of
 from .base import BlockSampler, Names, listed_fanouts
-from .layered import ANOTHER, Draw, block_of_drawn, in_one_pass, sample_layers, uniform_draws
+from .layered import ANOTHER, drawn_blocks, in_one_pass, sample_layers, uniform_draws
 
 
 class _Layered(BlockSampler):
@@ -232,9 +232,7 @@ class LaborSampler(_Layered):
             draws = [draw for draw in laws if draw is not None]
             if len(draws) == len(laws):
                 return self.finished(sample_layers_on_gpu(g, gpu, seed_nodes, draws), seed_nodes)
-        layers = sample_layers(g, seed_nodes, self._draws(*options))
-        if layers is None:
-            layers = self._one_by_one(g, seed_nodes, seeds, share, exclude_eids)
+        layers = drawn_blocks(g, seed_nodes, lambda: (law.draw for law in self._laws(*options)))
         return self.finished(layers, seed_nodes)
 
     def finished(self, blocks: list[DGLGraph], seed_nodes: Any) -> tuple[Any, Any, list[DGLGraph]]:
@@ -244,21 +242,6 @@ class LaborSampler(_Layered):
                 if columns.num_rows == 0 and "edge_weights" not in columns:
                     columns["edge_weights"] = active.empty((0,), "float32", blocks[0].device)
         return super().finished(blocks, seed_nodes)
-
-    def _one_by_one(
-        self, g: DGLGraph, seed_nodes: Any, seeds: np.ndarray, share: float, exclude_eids: Any
-    ) -> list[DGLGraph]:
-        blocks: list[DGLGraph] = []
-        sets, ends = seed_sets(g, seed_nodes, True), g.type_graph.ends
-        ids = [sets.get(i, np.empty(0, np.int64)) for i in range(len(g.node_counts))]
-        for draw in self._draws(g, seeds, share, exclude_eids):
-            samples = [draw(i, ids[dst], False) if len(ids[dst]) else None for i, (_, dst) in enumerate(ends)]
-            block, ids = block_of_drawn(g, ids, samples)
-            blocks.append(block)
-        return blocks
-
-    def _draws(self, *options: Any) -> Iterator[Draw]:
-        return (law.draw for law in self._laws(*options))
 
     def _laws(self, g: DGLGraph, seeds: np.ndarray, share: float, exclude_eids: Any) -> Iterator[Labor]:
         for layer, fanout in enumerate(reversed(self.fanouts)):

@@ -31,7 +31,10 @@ class Share(NamedTuple):
         """
         group = framework.distributed if name == "torch" else None
         if group is None or not group.is_available() or not group.is_initialized():
-            raise DGLError("use_ddp=True needs torch.distributed.init_process_group(...) before the loader is made")
+            raise DGLError(
+                "use_ddp=True and DistributedItemSampler share batches among processes; call "
+                "torch.distributed.init_process_group(...) before the loader is made"
+            )
         return cls(group.get_rank(), group.get_world_size(), seed)
 
 

@@ -165,10 +165,7 @@ class PartitionBook:
     def type_of(self, kind: str, type_: Any = None) -> Any:
         """Return the type of ``kind`` ``"node"`` or ``"edge"`` that is meant; None means the only type.
 
-        Raises
-        ------
-        DGLError
-            There is no such type, or several and none is named.
+        Raises DGLError: there is no such type, or several and none is named.
         """
         ranges = self.ranges_by_type(kind)
         if type_ is None or (type_ not in ranges and type_ == {"node": "_N", "edge": "_E"}[kind]):

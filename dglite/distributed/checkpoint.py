@@ -78,6 +78,8 @@ def save_checkpoint(state: Mapping[str, Any], folder: Any, step: int, keep: int 
     Files are written to a new folder and synced to the disk; then ``checkpoints.json`` is replaced by one that names
     it first. The folder is what ``torch.distributed.checkpoint`` writes and reads.
 
+    Raises RankError: on any rank: files cannot be written, or names and steps differ.
+
     Parameters
     ----------
     state
@@ -96,11 +98,6 @@ def save_checkpoint(state: Mapping[str, Any], folder: Any, step: int, keep: int 
     -------
     Path
         the checkpoint's own folder.
-
-    Raises
-    ------
-    RankError
-        On any rank: files cannot be written, or names and steps differ.
     """
     exchange, place = Collectives(timeout), Path(folder)
     exchange.together(f"saving {_WHAT}", lambda: _checked(step, keep))
@@ -122,6 +119,9 @@ def load_checkpoint(state: dict[str, Any], folder: Any, timeout: float = TIMEOUT
     Another number of ranks than wrote it may read it: rows of tables find the nodes that they were of before
     partitioning, and a loader that was made with ``shared=True`` goes on with the same batches.
 
+    Raises RankError: on any rank: a file is missing or damaged, or something that ``state`` has was not saved or has
+    another shape. What has been read by then stays changed.
+
     Parameters
     ----------
     state
@@ -133,12 +133,6 @@ def load_checkpoint(state: dict[str, Any], folder: Any, timeout: float = TIMEOUT
     -------
     int or None
         its step; None where there is no checkpoint, and nothing was changed.
-
-    Raises
-    ------
-    RankError
-        On any rank: a file is missing or damaged, or something that ``state`` has was not saved or has another shape.
-        What has been read by then stays changed.
     """
     exchange, place = Collectives(timeout), Path(folder)
     exchange.same(f"what is read of {_WHAT}", sorted(state))

@@ -105,11 +105,8 @@ class Collectives:
     def begin(self, step: str, counts: Sequence[int] | None = None, error: BaseException | None = None) -> list[int]:
         """Say what is done, and how much comes for each rank; return how much comes from each.
 
-        Raises
-        ------
-        RankError
-            A rank has failed (``error``, there), does something else, is gone, or did not answer in time. It names the
-            first such rank, and the reason.
+        Raises RankError: a rank has failed (``error``, there), does something else, is gone, or did not answer in time.
+        It names the first such rank, and the reason.
         """
         mine = torch.zeros(self.world, _LINE, dtype=torch.int64)
         mine[:, 0], mine[:, 1] = error is not None, zlib.crc32(step.encode())

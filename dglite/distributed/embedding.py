@@ -24,6 +24,9 @@ class DistEmbedding(NodeEmbedding):
     are exchanges: all ranks make them, also those that have nothing to read. A row that was read several times, by
     whichever ranks, has the mean of its gradients.
 
+    Raises DGLError: there is no policy; on any rank, it is for another number of rows, or ``init_func`` returns another
+    shape.
+
     Parameters
     ----------
     num_embeddings, embedding_dim
@@ -34,11 +37,6 @@ class DistEmbedding(NodeEmbedding):
         fills the rows that this rank owns, float32 (rows, embedding_dim), and returns them; 0 unless given.
     part_policy
         who owns which rows: ``g.get_node_partition_policy(ntype)``.
-
-    Raises
-    ------
-    DGLError
-        There is no policy; on any rank, it is for another number of rows, or ``init_func`` returns another shape.
     """
 
     def __init__(
@@ -124,10 +122,7 @@ class DistEmbedding(NodeEmbedding):
     def load_state_dict(self, state_dict: Mapping[str, Tensor]) -> None:
         """Read what :meth:`state_dict` gave, or a whole table in that order; all ranks call it.
 
-        Raises
-        ------
-        DGLError
-            The state has other keys, or another shape.
+        Raises DGLError: the state has other keys, or another shape.
         """
         if set(state_dict) != {"weight"} or tuple(state_dict["weight"].shape) != self._rows.shape:
             shapes = {key: tuple(value.shape) for key, value in state_dict.items()}

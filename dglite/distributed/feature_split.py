@@ -55,6 +55,8 @@ class FeatureSplit:
     before a sum and rows again after it, so each process receives ``2 * width * num_nodes / P`` numbers at most,
     whatever the graph is like: less than by halos where these are large, see :func:`plan_full_graph`.
 
+    Raises RankError: on every process alike: ``starts`` differ, or do not fit the processes or the graph.
+
     Parameters
     ----------
     graph
@@ -66,11 +68,6 @@ class FeatureSplit:
     ----------
     exchange, bytes
         as of :class:`FullGraph`; what is counted is ``"columns"`` and ``"gradients"``.
-
-    Raises
-    ------
-    RankError
-        On every process alike: ``starts`` differ, or do not fit the processes or the graph.
     """
 
     def __init__(self, graph: DGLGraph, starts: Sequence[int], group: Any = None, *, timeout: float = TIMEOUT) -> None:

@@ -76,17 +76,14 @@ def fetch(
 
     All ranks ask for the same tensors in the same order, each with its own ids; a row is asked for once.
 
+    Raises RankError: on any rank: ``error``, an id is no integer or does not exist, or other tensors are asked for.
+
     Parameters
     ----------
     error
         why this rank has nothing to ask for, which all ranks then raise.
     what
         what is being done, for errors, the same on all ranks; the tensors' names by default.
-
-    Raises
-    ------
-    RankError
-        On any rank: ``error``, an id is no integer or does not exist, or other tensors are asked for.
     """
     if all(tensor.shared is not None for tensor, _ in requests) and not exchange.collective:
         if error is not None:

@@ -37,6 +37,9 @@ class FullGraph:
     process r has those from ``starts[r]`` to ``starts[r + 1] - 1``, as :func:`partition_graph` numbers them. A process
     may own no nodes, or none with edges.
 
+    Raises RankError: on every process alike: ``starts`` differ or do not fit the processes; an edge ends elsewhere; the
+    graph lacks an id; a type is unknown.
+
     Parameters
     ----------
     edges
@@ -64,12 +67,6 @@ class FullGraph:
         count bytes: ``"ids"``, ``"halos"``, ``"gradients"``.
     bytes : Counter
         ``exchange.received``.
-
-    Raises
-    ------
-    RankError
-        On every process alike: ``starts`` differ or do not fit the processes; an edge ends elsewhere; the graph
-        lacks an id; a type is unknown.
     """
 
     def __init__(self, edges: Any, starts: Any, group: Any = None, *, timeout: float = TIMEOUT) -> None:

@@ -58,6 +58,8 @@ def plan_full_graph(
 ) -> FullGraphPlan:
     """Count the bytes that a step of full-graph training sends, split by nodes and split by features.
 
+    Raises DGLError: no layer has a width; ``assignment`` does not fit; ``num_parts`` is not positive.
+
     Parameters
     ----------
     g
@@ -75,11 +77,6 @@ def plan_full_graph(
         count gradients, too.
     first_gradient
         whether the first layer sends gradients: it does not where it aggregates features as they are given.
-
-    Raises
-    ------
-    DGLError
-        No layer has a width; ``assignment`` does not fit; ``num_parts`` is not positive.
     """
     widths, num_nodes = _widths_of(model), g.num_nodes()
     if num_parts < 1:

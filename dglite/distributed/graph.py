@@ -31,6 +31,10 @@ class DistGraph(GraphQueries):
     so that sampling asks nobody. Or it is partitioned: each rank has the in-edges of its own nodes, and sampling a hop
     is an exchange; batches are the same.
 
+    Raises RankError: on any rank: files are missing, damaged, of another graph, or of another partition than that of
+    the other ranks; the number of ranks is not that of the parts, or of a replicated structure a multiple of it; or
+    ``topology`` or ``reads`` is something else, or differs.
+
     Parameters
     ----------
     graph_name
@@ -63,13 +67,6 @@ class DistGraph(GraphQueries):
         what this rank knows of a partitioned structure, else None.
     ndata, edata
         features of the only node type and of the only edge type, :class:`DistTensor` by name.
-
-    Raises
-    ------
-    RankError
-        On any rank: files are missing, damaged, of another graph, or of another partition than that of the other
-        ranks; the number of ranks is not that of the parts, or of a replicated structure a multiple of it; or
-        ``topology`` or ``reads`` is something else, or differs.
     """
 
     def __init__(

@@ -155,11 +155,8 @@ class _DistLoader(Resumable):
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
         """Let the next ``iter`` continue from what :meth:`state_dict` returned, on any number of ranks if shared.
 
-        Raises
-        ------
-        DGLError
-            The state has other keys, values that are no integers from 0 on, or the batches taken until then are no
-            whole steps of these ranks.
+        Raises DGLError: the state has other keys, values that are no integers from 0 on, or the batches taken until
+        then are no whole steps of these ranks.
         """
         world = self.exchange.world
         if self.shared:
@@ -276,6 +273,10 @@ class DistNodeDataLoader(_DistLoader):
     whose nodes have come to an end before the others' has batches without seeds. If the graph's reads are one-sided,
     each rank makes and goes through its own loaders whenever it likes, and has batches of its own nodes only.
 
+    Raises RankError: on any rank: nodes, the sampler and the graph do not fit, a feature does not exist, or an argument
+    that is to be the same on all ranks is not; in an epoch, a batch cannot be made; TypeError: ``g`` is no
+    :class:`DistGraph`, or an argument is unknown.
+
     Parameters
     ----------
     g
@@ -303,14 +304,6 @@ class DistNodeDataLoader(_DistLoader):
         :func:`dglite.seed`. The first rank's counts.
     prefetch_factor
         batches that each thread may be ahead: 2.
-
-    Raises
-    ------
-    RankError
-        On any rank: nodes, the sampler and the graph do not fit, a feature does not exist, or an argument that is to be
-        the same on all ranks is not; in an epoch, a batch cannot be made.
-    TypeError
-        ``g`` is no :class:`DistGraph`, or an argument is unknown.
 
     Notes
     -----

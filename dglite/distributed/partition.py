@@ -49,6 +49,9 @@ def partition_graph(
     the structure of the whole graph, which the processes of a machine map together; and for each part a folder with its
     structure, its features, and the ids that its nodes and edges have in ``g``.
 
+    Raises DGLError: there are more parts than nodes, a part is left without nodes, an argument is not understood, or
+    files cannot be written.
+
     Parameters
     ----------
     g
@@ -77,12 +80,6 @@ def partition_graph(
         processes for each of ``num_parts`` machines: the product of the two is the number of parts.
     objtype, graph_formats, use_graphbolt, reshuffle
         accepted for DGL's sake: few edges are cut, in-edges are written, any sampler reads them, ids are renumbered.
-
-    Raises
-    ------
-    DGLError
-        There are more parts than nodes, a part is left without nodes, an argument is not understood, or files cannot be
-        written.
     """
     require_graph(g)
     if g.is_block:

@@ -27,6 +27,8 @@ from .partition import KIND
 class Part:
     """A part's files, mapped, of which the rank of ``book`` owns all or a range.
 
+    Raises DGLError: a file is missing, cut short or not what was written, or arrays do not fit the partition book.
+
     Parameters
     ----------
     config, part_id
@@ -35,11 +37,6 @@ class Part:
         compare the files with what was written.
     book
         a partition book whose ranges are those of the part, or inside of them; that of the partition by default.
-
-    Raises
-    ------
-    DGLError
-        A file is missing, cut short or not what was written, or arrays do not fit the partition book.
     """
 
     def __init__(
@@ -135,10 +132,7 @@ class Part:
 def load_partition_book(part_config: Any, part_id: int) -> tuple[PartitionBook, str, list[str], list[CanonicalEtype]]:
     """Return the partition book for a part, the graph's name, and its node and edge types.
 
-    Raises
-    ------
-    DGLError
-        The file is missing or damaged, or there is no such part.
+    Raises DGLError: the file is missing or damaged, or there is no such part.
     """
     config = read_config(part_config)
     book = config.book(part_id)
@@ -170,16 +164,13 @@ def load_partition(
 ) -> tuple[Any, ...]:
     """Read a part. ``use_graphbolt`` is accepted for DGL's sake: ``dgl.graphbolt.from_dglgraph`` takes the graph.
 
+    Raises DGLError: a file is missing, damaged or does not belong to the others, or there is no such part.
+
     Returns
     -------
     (graph, node features, edge features, book, name, ntypes, etypes)
         The graph of the part's nodes, then its halo, with ``NID``, ``EID``, ``inner_node``, ``part_id`` and
         ``inner_edge``; features as :func:`load_partition_feats` has them, empty without ``load_feats``.
-
-    Raises
-    ------
-    DGLError
-        A file is missing, damaged or does not belong to the others, or there is no such part.
     """
     config = read_config(part_config)
     part = Part(config, part_id)

@@ -131,17 +131,14 @@ def sampler_of_nodes(sampler: Any) -> Any:
 class PartSampler:
     """Makes a sampler's batches of a graph in parts; all ranks make them at the same time.
 
+    Raises DGLError: the sampler draws in a way that needs the whole structure.
+
     Parameters
     ----------
     g
         a graph whose topology is partitioned. Weights are its edge features, as they are when the sampler is made.
     sampler
         a :class:`NeighborSampler`, a :class:`LaborSampler`, or an :class:`EdgePredictionSampler` of one.
-
-    Raises
-    ------
-    DGLError
-        The sampler draws in a way that needs the whole structure.
     """
 
     def __init__(self, g: DistGraph, sampler: Any) -> None:

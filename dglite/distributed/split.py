@@ -25,6 +25,8 @@ def node_split(
 ) -> Tensor:
     """Return the nodes that this rank trains on, ascending.
 
+    Raises DGLError: there is no such type, or ids are no integers or do not exist.
+
     Parameters
     ----------
     nodes
@@ -41,11 +43,6 @@ def node_split(
         are the rank's own. Otherwise a rank gets its own, however many these are.
     node_trainer_ids
         accepted for DGL's sake: there is a part for each process, which owns its nodes.
-
-    Raises
-    ------
-    DGLError
-        There is no such type, or ids are no integers or do not exist.
     """
     return _split(nodes, partition_book, "node", ntype, force_even, rank)
 

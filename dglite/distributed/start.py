@@ -28,6 +28,9 @@ def initialize(
 
     A process that was started alone is a group of one.
 
+    Raises DGLError: on every rank alike: some did not come in time, were started with another number of processes, or
+    as the same rank.
+
     Parameters
     ----------
     ip_config, ignored
@@ -37,12 +40,6 @@ def initialize(
         travel by gloo in any case.
     timeout
         seconds to wait for the slowest rank.
-
-    Raises
-    ------
-    DGLError
-        On every rank alike: some did not come in time, were started with another number of processes, or as the same
-        rank.
     """
     if not dist.is_available():
         raise DGLError("this build of torch has no torch.distributed; install one that has")

@@ -124,6 +124,9 @@ class DistTensor:
     without ids; unless the graph was opened with ``reads="one-sided"``, where each rank reads and writes
     at any moment, and ``g.barrier()`` is what orders writes of one rank and reads of another.
 
+    Raises DGLError: there is no policy; it, the shape and what ``init_func`` makes do not fit; a persistent tensor has
+    no name, or one of its name has another shape or dtype.
+
     Parameters
     ----------
     shape, dtype
@@ -151,12 +154,6 @@ class DistTensor:
         rows of others that were found in the cache, and not.
     version
         how often the rows were written by id, which empties caches.
-
-    Raises
-    ------
-    DGLError
-        There is no policy; it, the shape and what ``init_func`` makes do not fit; a persistent tensor has no name, or
-        one of its name has another shape or dtype.
     """
 
     def __init__(
@@ -257,13 +254,9 @@ class DistTensor:
     def rows(self, ids: Any, out: Any = None) -> Tensor:
         """Return the rows ``ids``, shape (len(ids), *feat), of any rank; all ranks call it unless reads are one-sided.
 
-        Raises
-        ------
-        RankError
-            On any rank, an id is no integer or does not exist, or another tensor is read. If reads are one-sided: the
-            owner of a row is on another machine, and is gone or does not answer.
-        DGLError
-            If reads are one-sided, an id is no integer or does not exist.
+        Raises RankError: on any rank, an id is no integer or does not exist, or another tensor is read. If reads are
+        one-sided: the owner of a row is on another machine, and is gone or does not answer; DGLError: If reads are
+        one-sided, an id is no integer or does not exist.
         """
         if self.shared is not None:
             rows = self.shared.read(self.checked(ids))

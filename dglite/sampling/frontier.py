@@ -14,7 +14,7 @@ from ..frame import EID
 from ..graph import DGLGraph
 from ..graph.scope import copies
 from ..graph.storage import make_graph
-from ..structure import Adjacency, Compressed
+from ..structure import Adjacency
 from ..structure.arrays import HOST
 from ..structure.packed import PackedRows
 
@@ -64,7 +64,7 @@ class Drawn(NamedTuple):
     edges
         their ids, or entries of ``stored``.
     stored
-        the relation by destination, or by source, where edges are its entries.
+        where edges are entries, what has ``edge_ids`` by entry, or None there: the relation by destination or source.
     weights
         what their messages are to be multiplied by; None where that is 1 for all.
     """
@@ -72,7 +72,7 @@ class Drawn(NamedTuple):
     offsets: np.ndarray
     far: np.ndarray
     edges: np.ndarray
-    stored: Compressed | None = None
+    stored: Any = None
     weights: np.ndarray | None = None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,7 @@ from ..structure.distinct import contains
 from ..structure.ids import integer_array
 from .arguments import edge_weights, excluded_edges, fanouts_of, is_inward, seeds_of
 from .frontier import NO_EDGES, Chosen, Drawn, IncidentEdges, check_weights, compiled, frontier
+from .neighbor import TimeLimits
 from .on_gpu import Draw, LaborRule, choose_on_gpu, labor_draw_on
 
 _MOST_ROUNDS = 50
@@ -98,7 +99,8 @@ class Labor:
     """Draws the edges of one layer. Arguments are those of :func:`sample_labors`.
 
     ``named(i, far)`` returns, for far ends of relation ``i``, the ids that their random numbers belong to: those of
-    another numbering, in which samples are to be the same. By default these are the ids themselves.
+    another numbering, in which samples are to be the same. By default these are the ids themselves. ``times`` are by
+    relation.
     """
 
     def __init__(
@@ -112,8 +114,10 @@ class Labor:
         seed2_contribution: float = 0,
         exclude_edges: Any = None,
         named: Callable[[int, np.ndarray], np.ndarray] | None = None,
+        times: Sequence[TimeLimits | None] | None = None,
     ) -> None:
         self._g, self._named, self._fanouts, self._inward = g, named, fanouts, inward
+        self._times = [None] * len(fanouts) if times is None else times
         self._prob, self._exclude_edges = prob, exclude_edges
         self._rounds, self._keys = importance_sampling, _keys(random_seed)
         self._mixing = _mixing(seed2_contribution)
@@ -142,6 +146,8 @@ class Labor:
         places = rows.places(near=False)
         label = f"{self._g.type_graph.etypes[i]!r} edge"
         candidates = _weights_of(rows, places, weights, self._excluded[i], label)
+        if (times := self._times[i]) is not None:
+            candidates[_absent_by_time(times, places.edges, np.diff(rows.rows.offsets))] = 0
         vertices = places.far if self._named is None else self._named(i, places.far).astype(places.far.dtype)
         rule = vertices, candidates, fanout, self._rounds, self._keys, self._mixing
         offsets, far, edges, results = _sample(rows, places, adjacency, *rule)
@@ -161,6 +167,7 @@ class Labor:
     def _alike(self, i: int) -> bool:
         """Whether all edges of a relation have weight and importance 1, and nodes numbers of one seed."""
         same = self._weights[i] is None and self._excluded[i] is None and self._named is None
+        same = same and self._times[i] is None
         return same and self._rounds == 0 and bool(self._mixing[1] == 0)
 
 
@@ -208,6 +215,14 @@ def _weights_of(
     if excluded is not None:
         values[contains(excluded, places.edges)] = 0
     return values
+
+
+def _absent_by_time(times: TimeLimits, edges: np.ndarray, degrees: np.ndarray) -> np.ndarray:
+    """Return which candidates are later than their seeds, or too early; ``degrees`` are candidates of each seed."""
+    absent = ~(times.edges[edges] <= np.repeat(times.seeds, degrees))
+    if len(times.seeds_since):
+        absent |= ~(times.edges_since[edges] >= np.repeat(times.seeds_since, degrees))
+    return absent
 
 
 def _sample(

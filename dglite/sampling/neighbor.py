@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,25 @@ from .sums import cached_sums
 
 _NO_WEIGHTS, _NO_SUMS, _NO_GROUPS = np.empty(0, np.float32), np.empty(0), np.empty(0, np.int64)
 
-Times = tuple[np.ndarray, np.ndarray]
-"""Times of a relation's edges, and of its seeds, which have no edges later than that."""
+
+class TimeLimits(NamedTuple):
+    """Times of a relation's edges, and of its seeds, which have no edges that are later or too early.
+
+    Attributes
+    ----------
+    edges, seeds
+        seed i has no edge whose time is not at most ``seeds[i]``.
+    edges_since, seeds_since
+        where not empty, seed i has no edge whose time is not at least ``seeds_since[i]``.
+    """
+
+    edges: np.ndarray
+    seeds: np.ndarray
+    edges_since: np.ndarray = np.empty(0, np.int64)
+    seeds_since: np.ndarray = np.empty(0, np.int64)
+
+
+_ALL_TIMES = TimeLimits(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 @explained
@@ -96,7 +113,7 @@ def choose(
     prob: Any,
     replace: bool,
     exclude_edges: Any,
-    times: Sequence[Times | None] | None = None,
+    times: Sequence[TimeLimits | None] | None = None,
 ) -> list[Chosen]:
     """Return the edges that :func:`sample_neighbors` chooses around the seeds of each edge type.
 
@@ -114,29 +131,46 @@ def choose_by_key(
     replace: bool,
     excluded: Sequence[np.ndarray | None],
     key: int,
-    times: Sequence[Times | None] | None = None,
+    times: Sequence[TimeLimits | None] | None = None,
 ) -> list[Chosen]:
     """Return the picks of :func:`choose` for a key: they depend on it and on the seeds' positions.
 
     Edges to leave out are ids by edge type; an empty array draws as if there were some.
     """
-    fanouts, weights = fanouts_of(g, fanout), edge_weights(g, prob)
+    fanouts, weights = fanouts_of(g, fanout), (prob, edge_weights(g, prob))
     picks = []
-    for i, adjacency in enumerate(g.adjacencies):
-        ids = seeds[i]
-        if ids is None or fanouts[i] == 0:
+    for i, ids in enumerate(seeds):
+        if ids is None:
             picks.append(NO_EDGES)
             continue
-        values, limits = weights[i], None if times is None else times[i]
-        if values is None and excluded[i] is None and limits is None:
-            picks.append(_uniform(adjacency, ids, inward, fanouts[i], replace, key + i))
-            continue
-        rows, sums = IncidentEdges(adjacency, ids, inward, fanouts[i], replace), _NO_SUMS
-        if values is not None and not replace and fanouts[i] > 0:
-            sums = cached_sums(g, i, prob, values, inward, rows)
-        label = f"{g.type_graph.etypes[i]!r} edge"
-        picks.append(_weighted(rows, fanouts[i], replace, key + i, label, values, sums, excluded[i], limits))
+        limits = None if times is None else times[i]
+        picks.append(choose_of_type(g, i, ids, fanouts[i], inward, weights, replace, excluded[i], key, limits))
     return picks
+
+
+def choose_of_type(
+    g: DGLGraph,
+    i: int,
+    seeds: np.ndarray,
+    fanout: int,
+    inward: bool,
+    weights: tuple[Any, Sequence[np.ndarray | None]],
+    replace: bool,
+    excluded: np.ndarray | None,
+    key: int,
+    times: TimeLimits | None,
+) -> Chosen:
+    """Return the picks of :func:`choose_by_key` of edge type ``i``; ``weights`` are named and by edge type."""
+    prob, values = weights[0], weights[1][i]
+    if fanout == 0:
+        return NO_EDGES
+    if values is None and excluded is None and times is None:
+        return _uniform(g.adjacencies[i], seeds, inward, fanout, replace, key + i)
+    rows, sums = IncidentEdges(g.adjacencies[i], seeds, inward, fanout, replace), _NO_SUMS
+    if values is not None and not replace and fanout > 0:
+        sums = cached_sums(g, i, prob, values, inward, rows)
+    label = f"{g.type_graph.etypes[i]!r} edge"
+    return _weighted(rows, fanout, replace, key + i, label, values, sums, excluded, times)
 
 
 def _uniform(adjacency: Adjacency, seeds: np.ndarray, inward: bool, fanout: int, replace: bool, key: int) -> Chosen:
@@ -157,7 +191,7 @@ def _weighted(
     weights: np.ndarray | None,
     sums: np.ndarray = _NO_SUMS,
     excluded: np.ndarray | None = None,
-    times: Times | None = None,
+    times: TimeLimits | None = None,
     groups: np.ndarray = _NO_GROUPS,
     num_groups: int = 0,
 ) -> Chosen:
@@ -166,7 +200,7 @@ def _weighted(
     counts, bad = np.zeros(len(rows.rows.seeds), np.int64), np.full(1, -1, np.int64)
     weighed = kernels.weigh.Weights(_NO_WEIGHTS if weights is None else weights, sums, groups, num_groups)
     excluded_set = kernels.hashing.id_set(_NO_GROUPS if excluded is None else excluded)
-    absent = kernels.weigh.ExcludedEdges(excluded_set, *((_NO_GROUPS, _NO_GROUPS) if times is None else times))
+    absent = kernels.weigh.ExcludedEdges(excluded_set, *(_ALL_TIMES if times is None else times))
     arguments = fanout, int(replace), key, rows.longest, weighed, absent, places, counts, bad
     rows.run(kernels.weigh.weighted_rows, *arguments)
     check_weights(bad, label)

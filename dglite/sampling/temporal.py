@@ -15,7 +15,7 @@ from .arguments import excluded_edges, fanouts_of, seed_sets
 from .frontier import Chosen, edge_frame
 from .latest import choose_latest
 from .layers_on_gpu import TIME
-from .neighbor import Times, choose
+from .neighbor import TimeLimits, choose
 from .temporal_on_gpu import sample_blocks_at_on_gpu, seed_times_there
 from .times import NO_IDS, edge_times, in_kind_of, seed_times
 
@@ -78,8 +78,8 @@ def sample_blocks_at(
         ids, limits = [x // versions for x in keys], [levels[x % versions] for x in keys]
         ends = [dst_set if dst_set in reached else None for _, dst_set in g.type_graph.ends]
         seeds = [None if end is None else ids[end] for end in ends]
-        times: list[Times | None] = [
-            None if dates is None or end is None else (dates, in_kind_of(limits[end], dates.dtype))
+        times: list[TimeLimits | None] = [
+            None if dates is None or end is None else TimeLimits(dates, in_kind_of(limits[end], dates.dtype))
             for dates, end in zip(of_edges, ends, strict=True)
         ]
         if latest:
@@ -121,7 +121,7 @@ def _latest_or_drawn(
     seeds: list[np.ndarray | None],
     fanout: Any,
     edge_time: str,
-    times: Sequence[Times | None],
+    times: Sequence[TimeLimits | None],
     exclude_edges: Any,
 ) -> list[Chosen]:
     """Return the latest edges of the types that have times, and edges of the others as :func:`choose` draws them."""
@@ -130,5 +130,5 @@ def _latest_or_drawn(
     excluded = excluded_edges(g, exclude_edges)
     for i, (ids, date) in enumerate(zip(seeds, times, strict=True)):
         if ids is not None and date is not None and fanouts[i]:
-            picks[i] = choose_latest(g, i, ids, fanouts[i], edge_time, *date, excluded[i])
+            picks[i] = choose_latest(g, i, ids, fanouts[i], edge_time, *date[:2], excluded[i])
     return picks

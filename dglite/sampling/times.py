@@ -21,7 +21,7 @@ def edge_times(g: DGLGraph, name: str) -> list[np.ndarray | None]:
     if all(column is None for column in columns):
         raise DGLError(f"edge_time={name!r} is not an edge feature of any type")
     return [
-        None if x is None else _times(x, g.adjacencies[i].num_edges, f"edge_time of edge type {g.etypes[i]!r}")
+        None if x is None else times_of(x, g.adjacencies[i].num_edges, f"edge_time of edge type {g.etypes[i]!r}")
         for i, x in enumerate(columns)
     ]
 
@@ -36,13 +36,13 @@ def seed_times(g: DGLGraph, node_set: int, ids: np.ndarray, name: str) -> np.nda
     ntype, column = g.type_graph.ntypes[node_set], g.node_frame_at(node_set).peek(name)
     if column is None:
         raise DGLError(f"seeds of type {ntype!r} have no time: there is no node feature {name!r}")
-    times = _times(column, g.node_counts[node_set], f"time of node type {ntype!r}")[ids]
+    times = times_of(column, g.node_counts[node_set], f"time of node type {ntype!r}")[ids]
     if (times != times).any():
         raise DGLError(f"time of {ntype!r} node {ids[(times != times).argmax()]} is NaN")
     return times
 
 
-def _times(column: Tensor, count: int, label: str) -> np.ndarray:
+def times_of(column: Tensor, count: int, label: str) -> np.ndarray:
     """Return one time for each of ``count``; integers stay such, as floating-point numbers lack nanoseconds.
 
     Common dtypes are not copied: this is done for each batch.

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 import dglite
+from dglite import DGLError
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_loaders_step_by_next(dgl, tmp_path):
     g = _opened(dgl, tmp_path)
     sampler = dgl.dataloading.MultiLayerNeighborSampler([3])
     loader = dgl.dataloading.DistNodeDataLoader(g, {"a": torch.arange(20)}, sampler, batch_size=8)
-    assert loader.expected_idxs == len(loader) == 3 and iter(loader) is loader
+    assert loader.expected_idxs == len(loader) == 3 and iter(loader) is loader and len(loader.collator.nids["a"]) == 20
     for _ in range(2):
         loader.__iter__()
         assert [len(loader.__next__()[1]["a"]) for _ in range(3)] == [8, 8, 4]
@@ -129,3 +130,32 @@ def test_types_are_balanced_by_those_that_are_given(dgl, tmp_path):
         assert int(graph.nodes["a"].data["inner_node"].sum()) == int(graph.nodes["b"].data["inner_node"].sum()) == 20
     with pytest.raises(dglite.DGLError, match=r"balance_ntypes is given for types \['a', 'b', 'c'\]"):
         dgl.distributed.partition_graph(g, "g", 2, str(tmp_path), balance_ntypes={"c": torch.arange(40)})
+
+
+def test_loaders_of_dataloading_are_those_of_distributed(dgl):
+    for name in ("DistDataLoader", "DistNodeDataLoader", "DistEdgeDataLoader"):
+        assert getattr(dgl.dataloading, name) is getattr(dgl.distributed, name)
+
+    class Batches(dgl.dataloading.DistDataLoader):
+        def __init__(self, graph, ids):
+            super().__init__(ids, batch_size=2, collate_fn=lambda items: (graph, items))
+
+    assert list(Batches("a graph", torch.arange(3))) == [("a graph", [0, 1]), ("a graph", [2])]
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        ("127.0.0.1\n" * 3, "names 3 machines, but there are 2 processes; start the same number on each"),
+        ("127.0.0.1 one\n", r"line 1 is '127.0.0.1 one'; expected 'address \[port\]'"),
+        ("\n", "is empty; expected a line 'address"),
+        (None, "cannot be read"),
+    ],
+)
+def test_an_ip_config_that_does_not_match_the_ranks(dgl, tmp_path, monkeypatch, content, match):
+    if content is not None:
+        (tmp_path / "ip.txt").write_text(content)
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(DGLError, match=match):
+        dgl.distributed.initialize(tmp_path / "ip.txt")

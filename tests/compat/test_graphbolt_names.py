@@ -360,6 +360,11 @@ def test_input_that_does_not_fit_names_the_stage(gb, typed, tmp_path):
     def forgets(batch):
         batch.labels = None
 
+    class OfOtherThings(gb.SubgraphSampler):
+        def sample_subgraphs(self, seeds, seeds_timestamp=None):
+            return seeds, [3]
+
+    short = gb.BasicFeatureStore({("node", None, "x"): gb.TorchBasedFeature(torch.zeros(2, 2))})
     for run, error, match in (
         (lambda: list(nodes.transform(forgets)), TypeError, r"stage transform\(.*forgets\) returned NoneType"),
         (lambda: list(labelled.sample_neighbor(graph, [2])), DGLError, "NeighborSampler needs a MiniBatch with seeds"),
@@ -368,6 +373,10 @@ def test_input_that_does_not_fit_names_the_stage(gb, typed, tmp_path):
         (lambda: list(nodes.sample_neighbor(graph, [2]).fetch_feature(store, {"a": []})), DGLError, "a list of names"),
         (lambda: list(labelled.fetch_feature(store, ["x"])), DGLError, "FeatureFetcher needs .* input_nodes"),
         (lambda: list(nodes.transform(gb.exclude_seed_edges)), DGLError, "nothing was sampled"),
+        (lambda: list(OfOtherThings(nodes)), TypeError, r"OfOtherThings.sample_subgraphs returned a list with int"),
+        (lambda: nodes.sample_neighbor("g", [2]), DGLError, "NeighborSampler needs a FusedCSCSamplingGraph, got str"),
+        (lambda: list(nodes.fetch_feature(short, ["x"])), IndexError, r"FeatureFetcher, feature .*'x'\): row id"),
+        (lambda: gb.DataLoader(gb.DistributedItemSampler(gb.ItemSet(4), 2)), DGLError, "DistributedItemSampler share"),
         (lambda: list(nodes.temporal_sample_neighbor(graph, [2])), DGLError, "needs times of the seeds"),
         (
             lambda: nodes.sample_neighbor(typed, [2, torch.tensor([1, 1, 1, 1])]),

@@ -165,6 +165,43 @@ def test_bad_files_are_named_and_nothing_is_written(gb, tmp_path):
         gb.preprocess_ondisk_dataset(tmp_path, force_preprocess=True)
 
 
+@pytest.mark.parametrize(
+    ("file", "values", "match"),
+    [
+        (
+            "edges.npy",
+            [[0, 9], [1, 2]],
+            r"edges.npy, which edges\[0\] in graph in .* int64 from 0 to 9; .* 0 to 2",
+        ),
+        ("edges.npy", [[0, 1], [-1, 2]], r"edges\[0\] in graph .* from -1 to 2"),
+        ("seeds.npy", [0, 7], r"seeds.npy, which data\[0\] in train_set\[0\] in tasks\[0\].* from 0 to 7; .* 0 to 2"),
+        ("seeds.npy", [[0, 1], [1, 3]], r"data\[0\] in train_set\[0\].* from 1 to 3"),
+        ("seeds.npy", [0.5, 1.0], r"data\[0\].*has float64"),
+        ("labels.npy", [0, 1, 2], r"train_set\[0\] in .* has data \['seeds: 2 rows', 'labels: 3 rows'\]"),
+        ("type", "user", r"data\[0\] in train_set\[0\] .* is of node type 'user'; the graph has \[None\]"),
+        ("name", "labels", "each name once"),
+        ("feature", "x", r"feature_data\[1\] in .* is the feature \('node', None, 'x'\), which another"),
+    ],
+)
+def test_files_that_do_not_fit_each_other(gb, tmp_path, file, values, match):
+    arrays = {"edges.npy": [[0, 1], [1, 2]], "seeds.npy": [0, 1], "labels.npy": [0, 1], "x.npy": [0, 1, 2]}
+    if file in arrays:
+        arrays[file] = values
+    for name, content in arrays.items():
+        np.save(tmp_path / name, np.array(content))
+    data = [{"name": x, "format": "numpy", "path": f"{x}.npy"} for x in ("seeds", "labels")]
+    data[0]["name"] = values if file == "name" else "seeds"
+    feature = {"domain": "node", "name": "x", "format": "numpy", "path": "x.npy"}
+    described = {
+        "graph": {"nodes": [{"num": 3}], "edges": [{"format": "numpy", "path": "edges.npy"}]},
+        "feature_data": [feature, {**feature, "name": values if file == "feature" else "y"}],
+        "tasks": [{"train_set": [{"type": values if file == "type" else None, "data": data}]}],
+    }
+    (tmp_path / "metadata.yaml").write_text(yaml.safe_dump(described))
+    with pytest.raises(DGLError, match=match):
+        gb.OnDiskDataset(tmp_path).load()
+
+
 def test_numbers_stay_as_they_are_if_asked(gb, tmp_path):
     one_type(tmp_path)
     gb.preprocess_ondisk_dataset(tmp_path, auto_cast_to_optimal_dtype=False)

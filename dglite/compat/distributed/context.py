@@ -30,11 +30,8 @@ def initialize(
     DGL's launcher also starts server processes, in which this ends the process: there is nothing to serve. The other
     arguments are accepted: they are about servers.
 
-    Raises
-    ------
-    DGLError
-        The file cannot be read, has a line that is not "address [port]", or the number of processes is not a multiple
-        of its machines.
+    Raises DGLError: the file cannot be read, has a line that is not "address [port]", or the number of processes is not
+    a multiple of its machines.
     """
     if os.environ.get("DGL_ROLE", "client") == "server":
         sys.exit()
@@ -69,10 +66,7 @@ def machine_count() -> int:
 def read_ip_config(filename: Any, num_servers: int) -> dict[int, list[Any]]:
     """Return [machine, address, port, servers of a machine] by server, from lines "address [port]".
 
-    Raises
-    ------
-    DGLError
-        The file cannot be read, is empty, or has another line.
+    Raises DGLError: the file cannot be read, is empty, or has another line.
     """
     try:
         with open(filename, encoding="utf-8") as file:

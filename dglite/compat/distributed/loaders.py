@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
@@ -97,9 +98,11 @@ class DistNodeDataLoader(_Stepped, NodeBatches):
     """Iterates over batches of nodes; the launcher's ``--num_samplers`` is the default of ``num_workers``.
 
     Blocks have the edge types of which edges were drawn, as DGL's: a layer gives no results for other nodes.
+    ``collator.nids`` are the nodes, as they were given.
     """
 
     def __init__(self, g: Any, nids: Any, graph_sampler: Any, device: Any = None, **kwargs: Any) -> None:
+        self.collator = SimpleNamespace(nids=nids)
         super().__init__(g, nids, graph_sampler, device, **_with_workers(kwargs))
 
     def _with_features(self, *sampled: Any) -> Any:
@@ -109,11 +112,12 @@ class DistNodeDataLoader(_Stepped, NodeBatches):
 class DistEdgeDataLoader(_Stepped, EdgeBatches):
     """Iterates over batches of edges; the launcher's ``--num_samplers`` is the default of ``num_workers``.
 
-    Where edges are given by type, graphs of pairs have the edge types of their batch only, as DGL's.
+    Where edges are given by type, graphs of pairs have the edge types of their batch only, as DGL's. ``collator.eids``
+    are the edges, as they were given.
     """
 
     def __init__(self, g: Any, eids: Any, graph_sampler: Any, device: Any = None, **kwargs: Any) -> None:
-        self._by_type = isinstance(eids, Mapping)
+        self._by_type, self.collator = isinstance(eids, Mapping), SimpleNamespace(eids=eids)
         super().__init__(g, eids, graph_sampler, device, **_with_workers(kwargs))
 
     def _with_features(self, *sampled: Any) -> Any:

@@ -233,10 +233,7 @@ def _mailbox() -> _Mailbox:
 def send_request(target: int, request: Request) -> None:
     """Send a request to a rank, and do not wait; :func:`recv_response` returns its response.
 
-    Raises
-    ------
-    DGLError
-        No graph is open, there is no such rank, or the class of the request is not registered.
+    Raises DGLError: no graph is open, there is no such rank, or the class of the request is not registered.
     """
     mailbox = _mailbox()
     sent = mailbox.send(target, request)
@@ -247,12 +244,9 @@ def send_request(target: int, request: Request) -> None:
 def recv_response(timeout: int = 0) -> Any:
     """Return a response, the one that came first; None if none came within ``timeout`` milliseconds, if not 0.
 
-    Raises
-    ------
-    DGLError
-        No request was sent whose response was not received, or no response came within the graph's timeout.
-    RankError
-        The rank that was asked is gone or did not answer, or processing the request raised an error there.
+    Raises DGLError: no request was sent whose response was not received, or no response came within the graph's
+    timeout; RankError: the rank that was asked is gone or did not answer, or processing the request raised an error
+    there.
     """
     mailbox = _mailbox()
     if mailbox.expected <= 0 and mailbox.responses.empty():

@@ -22,7 +22,6 @@ from .minibatch import *
 from .negative_sampler import *
 from .ondisk import *
 from .per_layer import *
-from .pipes import *
 from .samplers import *
 from .sampling_graph import *
 from .stages import *

@@ -44,10 +44,7 @@ _PAGE = 4096
 def etype_tuple_to_str(c_etype: tuple[str, str, str]) -> str:
     """Return ``"source:relation:destination"`` for a canonical edge type.
 
-    Raises
-    ------
-    DGLError
-        It has not three parts.
+    Raises DGLError: it has not three parts.
     """
     if not isinstance(c_etype, tuple) or len(c_etype) != 3:
         raise InputError(f"edge type {c_etype!r:.80} must be a tuple (source, relation, destination)")
@@ -57,10 +54,7 @@ def etype_tuple_to_str(c_etype: tuple[str, str, str]) -> str:
 def etype_str_to_tuple(c_etype: str | tuple[str, str, str]) -> tuple[str, str, str]:
     """Return the canonical edge type that ``"source:relation:destination"`` names; a tuple as it is.
 
-    Raises
-    ------
-    DGLError
-        The string has not three parts.
+    Raises DGLError: the string has not three parts.
     """
     parts = c_etype if isinstance(c_etype, tuple) else tuple(c_etype.split(CANONICAL_ETYPE_DELIMITER))
     if len(parts) != 3:
@@ -105,19 +99,22 @@ class Movable:
 
     def to(self, device: Any, non_blocking: bool = False) -> Self:
         """Move tensors and graphs to a device, in place; return the object."""
-        self.__dict__.update({name: _moved(value, device) for name, value in vars(self).items()})
+        self.__dict__.update({name: _moved(value, device) for name, value in self.__getstate__().items()})
         return self
 
     def pin_memory(self) -> Self:
         """Move tensors to page-locked memory, where there is a GPU; return the object."""
         if torch.cuda.is_available():
-            self.__dict__.update({name: _pinned(value) for name, value in vars(self).items()})
+            self.__dict__.update({name: _pinned(value) for name, value in self.__getstate__().items()})
         return self
 
     def is_pinned(self) -> bool:
         """Whether all tensors lie in page-locked memory."""
-        tensors = list(_tensors(vars(self)))
+        tensors = list(_tensors(self.__getstate__()))
         return bool(tensors) and all(x.is_pinned() for x in tensors)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in vars(self)}  # what is read later is read now
 
 
 def _moved(value: Any, device: Any) -> Any:
@@ -142,7 +139,7 @@ def _tensors(value: Any) -> Any:
     if torch.is_tensor(value):
         yield value
     elif isinstance(value, Movable):
-        yield from _tensors(vars(value))
+        yield from _tensors(value.__getstate__())
     elif isinstance(value, Mapping | list | tuple):
         for x in value.values() if isinstance(value, Mapping) else value:
             yield from _tensors(x)
@@ -161,25 +158,40 @@ def shown_inside(name: str, fields: Mapping[str, Any]) -> str:
     return "\n".join([f"{name}(", *(f"{line}," for line in lines), ")"])
 
 
+class Later:
+    """An attribute of objects: of a function that it is set to, it has what that returns when it is first read."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        if owner is None:
+            return None
+        value = owner.__dict__.get(self._name)
+        if callable(value):
+            value = owner.__dict__[self._name] = value()
+        return value
+
+    def __set__(self, owner: Any, value: Any) -> None:
+        owner.__dict__[self._name] = value
+
+
 class CSCFormatBase(Movable):
     """Edges by destination: those of destination i come from ``indices[indptr[i]:indptr[i + 1]]``.
+
+    Raises DGLError: ``indptr`` does not end with the number of edges.
 
     Parameters
     ----------
     indptr, indices
         integers (num_destinations + 1,) and (num_edges,).
-
-    Raises
-    ------
-    DGLError
-        ``indptr`` does not end with the number of edges.
     """
 
     indptr: torch.Tensor
     indices: torch.Tensor
 
-    def __init__(self, indptr: torch.Tensor, indices: torch.Tensor) -> None:
-        if not indptr.is_cuda and (len(indptr) == 0 or int(indptr[-1]) != len(indices)):
+    def __init__(self, indptr: torch.Tensor, indices: torch.Tensor, check: bool = True) -> None:
+        if check and not indptr.is_cuda and (len(indptr) == 0 or int(indptr[-1]) != len(indices)):
             end = "nothing" if len(indptr) == 0 else int(indptr[-1])
             raise InputError(f"indptr ends with {end}; expected {len(indices)}, the number of indices")
         self.indptr, self.indices = indptr, indices
@@ -204,10 +216,7 @@ def seed(val: int) -> None:
 def isin(elements: torch.Tensor, test_elements: torch.Tensor) -> torch.Tensor:
     """Return whether each of ``elements``, (n,), is among ``test_elements``: bool (n,).
 
-    Raises
-    ------
-    DGLError
-        A tensor has another number of dimensions than one.
+    Raises DGLError: a tensor has another number of dimensions than one.
     """
     for name, x in (("elements", elements), ("test_elements", test_elements)):
         if x.ndim != 1:

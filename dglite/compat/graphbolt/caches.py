@@ -74,6 +74,8 @@ class _RowsByKey:
 class CPUFeatureCache(_RowsByKey):
     """A cache in the host's memory.
 
+    Raises DGLError: the policy has another name.
+
     Parameters
     ----------
     cache_shape, dtype
@@ -84,11 +86,6 @@ class CPUFeatureCache(_RowsByKey):
         accepted: the cache is one.
     pin_memory
         page-locked memory, where there is a GPU.
-
-    Raises
-    ------
-    DGLError
-        The policy has another name.
     """
 
     def __init__(
@@ -226,17 +223,14 @@ def wrap_with_cached_feature(
 ) -> Any:
     """Return a feature with a cache; for a dictionary of features, features that share one.
 
+    Raises DGLError: rows of the features have different shapes or dtypes, or there are no features.
+
     Parameters
     ----------
     cached_feature_type
         :class:`CPUCachedFeature` or :class:`GPUCachedFeature`; other arguments are those of its cache.
     fallback_features
         a feature, or a dictionary by key of features whose rows have one shape and dtype.
-
-    Raises
-    ------
-    DGLError
-        Rows of the features have different shapes or dtypes, or there are no features.
     """
     single = not isinstance(fallback_features, Mapping)
     features = {None: fallback_features} if single else dict(fallback_features)

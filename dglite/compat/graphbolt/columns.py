@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from ...convert import graph, heterograph
@@ -67,10 +68,7 @@ class FusedColumns(NamedTuple):
 def check_columns(columns: FusedColumns) -> FusedColumns:
     """Return columns that users gave, types in the order of their numbers.
 
-    Raises
-    ------
-    DGLError
-        Lengths or numbers do not fit each other, or only some of the four fields about types are given.
+    Raises DGLError: lengths or numbers do not fit each other, or only some of the four fields about types are given.
     """
     indptr, indices = columns.indptr, columns.indices
     for name, x in (("csc_indptr", indptr), ("indices", indices)):
@@ -155,6 +153,36 @@ def columns_of(g: DGLGraph) -> FusedColumns:
     return FusedColumns(
         indptr, indices.to(dtype), edge_ids, offset, kinds, {ntype: i for i, ntype in enumerate(ntypes)}, names
     )
+
+
+class MergedEdges(NamedTuple):
+    """What edges of the graph of all types in one are in the DGLGraph.
+
+    Attributes
+    ----------
+    types, edge_ids
+        for each edge the number of its type in the DGLGraph, and its id among those of its type.
+    first_nodes, first_sources
+        by node type, and by edge type of the sources, the number of the first node.
+    """
+
+    types: np.ndarray
+    edge_ids: np.ndarray
+    first_nodes: np.ndarray
+    first_sources: np.ndarray
+
+
+def merged_edges(graph: Any) -> MergedEdges:
+    """Return what the edges of all types in one are, for a graph of several types."""
+    g, columns = graph.g, graph.columns
+    first, count = columns.first_nodes(), len(columns.indices)
+    types = np.empty(count, np.uint8 if len(g.canonical_etypes) < 256 else np.int64)
+    edge_ids = np.empty(count, g.numpy_idtype)
+    for i, etype in enumerate(g.canonical_etypes):
+        places = columns.places(etype_tuple_to_str(etype)).numpy()
+        types[places], edge_ids[places] = i, np.arange(len(places))
+    first_nodes = np.array([first[ntype][0] for ntype in g.ntypes])
+    return MergedEdges(types, edge_ids, first_nodes, first_nodes[[source for source, _ in g.type_graph.ends]])
 
 
 # -- attributes --------------------------------------------------------------------------------------------------------

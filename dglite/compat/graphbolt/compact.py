@@ -52,6 +52,8 @@ def unique_and_compact_csc_formats(
 ) -> Any:
     """Return the distinct nodes, first the destinations and then the sources as they come up, and renumbered edges.
 
+    Raises DGLError: a destination node is repeated, or there are not as many as columns.
+
     Parameters
     ----------
     csc_formats
@@ -60,11 +62,6 @@ def unique_and_compact_csc_formats(
         the destination nodes, (num_destinations,), each once; a dictionary by node type where there are several.
     async_op
         return an object whose ``wait()`` returns the result, which is there already.
-
-    Raises
-    ------
-    DGLError
-        A destination node is repeated, or there are not as many as columns.
     """
     tensors: dict[Any, list[torch.Tensor]] = {}
     typed = isinstance(csc_formats, Mapping)
@@ -140,10 +137,6 @@ def compact_csc_format(csc_formats: Any, dst_nodes: Any, dst_timestamps: Any = N
     typed = isinstance(csc_formats, Mapping)
     formats: Mapping[Any, CSCFormatBase] = csc_formats if typed else {None: csc_formats}
     rows: dict[Any, list[torch.Tensor]] = {t: [x] for t, x in (dst_nodes if typed else {None: dst_nodes}).items()}
-    stamps: Mapping[Any, torch.Tensor] = {}
-    if dst_timestamps is not None:
-        stamps = dst_timestamps if typed else {None: dst_timestamps}
-    times: dict[Any, list[torch.Tensor]] = {ntype: [x] for ntype, x in stamps.items()}
     compacted = {}
     for etype, csc in formats.items():
         source, destination = _ends(etype)
@@ -153,8 +146,18 @@ def compact_csc_format(csc_formats: Any, dst_nodes: Any, dst_timestamps: Any = N
         ids = torch.arange(first, first + count, dtype=csc.indices.dtype, device=csc.indices.device)
         compacted[etype] = CSCFormatBase(csc.indptr, ids)
         parts.append(csc.indices)
-        if destination in stamps:
-            times.setdefault(source, []).append(expand_indptr(csc.indptr, node_ids=stamps[destination]))
-    nodes, moments = ({t: torch.cat(parts) for t, parts in x.items()} for x in (rows, times))
-    results: list[Any] = [nodes, compacted] + ([moments] if dst_timestamps is not None else [])
-    return tuple(results if typed else [x[None] for x in results])
+    nodes = {t: torch.cat(parts) for t, parts in rows.items()}
+    results = (nodes, compacted) if typed else (nodes[None], compacted[None])
+    return results if dst_timestamps is None else (*results, of_sources(csc_formats, dst_timestamps))
+
+
+def of_sources(csc_formats: Any, values: Any) -> Any:
+    """Return values of destinations, and then for each edge that of its destination; by node type where they are."""
+    if not isinstance(csc_formats, Mapping):
+        return torch.cat([values, expand_indptr(csc_formats.indptr, node_ids=values)])
+    parts = {ntype: [x] for ntype, x in values.items()}
+    for etype, csc in csc_formats.items():
+        source, destination = _ends(etype)
+        if destination in values:
+            parts.setdefault(source, []).append(expand_indptr(csc.indptr, node_ids=values[destination]))
+    return {ntype: torch.cat(x) for ntype, x in parts.items()}

@@ -69,15 +69,12 @@ class LegacyDataset(Dataset):
     The graph's masks ``train_mask``, ``val_mask`` and ``test_mask`` make the items of the one task, nodes with
     ``label``; all other features make the feature store.
 
+    Raises DGLError: it has several graphs, or no nodes with masks.
+
     Parameters
     ----------
     legacy
         a data set of one graph, homogeneous, or with a type of nodes that has the masks.
-
-    Raises
-    ------
-    DGLError
-        It has several graphs, or no nodes with masks.
     """
 
     graph: Any = None

@@ -1,61 +1,111 @@
-"""Sampling of one layer on a graph of GraphBolt, by dglite's samplers: of all types together, of each type, by time."""
+"""In-edges of each type drawn around nodes of a graph of GraphBolt, by dglite's samplers: one layer, or its blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from ...convert import heterograph
-from ...frame import EID, NID
+from ...backend import active
+from ...dataloading import NeighborSampler
+from ...dataloading.layered import Draw, drawn_blocks, uniform_draw
 from ...graph import DGLGraph
-from ...sampling import sample_labors, sample_neighbors, sample_neighbors_fused
-from ...transforms import to_block
-from .base import ORIGINAL_EDGE_ID, CSCFormatBase, expand_indptr, indptr_edge_ids
+from ...kernels import compiled
+from ...random import draw_key
+from ...sampling.arguments import edge_weights, seed_sets
+from ...sampling.frontier import Drawn
+from ...sampling.labor import Labor
+from ...sampling.neighbor import TimeLimits, choose_of_type
+from ...sampling.sums import ColumnCache
+from ...sampling.times import edge_times, in_kind_of, times_of
+from .base import CSCFormatBase, etype_tuple_to_str
 from .errors import InputError
 from .subgraph import SampledSubgraphImpl, subgraph_of
 
-Draw = Callable[..., DGLGraph]
-"""Draws edges of a graph around nodes by a fan-out: as a block, or ``in_place`` as the graph with fewer edges."""
+
+class Rule(NamedTuple):
+    """How edges are drawn.
+
+    Attributes
+    ----------
+    prob, replace
+        name of the weights, or None; whether with replacement.
+    shared
+        None, or arguments ``random_seed`` and ``seed2_contribution`` of :func:`dglite.sampling.sample_labors`: seeds
+        share sources.
+    """
+
+    prob: str | None
+    replace: bool = False
+    shared: tuple[Any, float] | None = None
+
+    def draw_on(self, g: DGLGraph, fanouts: list[int], times: Sequence[TimeLimits | None] | None = None) -> Draw:
+        """Return what draws a layer's edges of ``g``, of some times."""
+        if self.shared is not None:
+            return Labor(g, fanouts, True, self.prob, 0, *self.shared, times=times).draw
+        key = draw_key()
+        if self.prob is None and times is None:
+            return uniform_draw(g, fanouts, self.replace, [None] * len(fanouts), key)
+        weights = self.prob, edge_weights(g, self.prob)
+
+        def draw(i: int, seeds: np.ndarray, by_entry: bool) -> Drawn | None:
+            if fanouts[i] == 0:
+                return None
+            limits = None if times is None else times[i]
+            pick = choose_of_type(g, i, seeds, fanouts[i], True, weights, self.replace, None, key, limits)
+            assert pick.indptr is not None
+            return Drawn(pick.indptr, pick.src, pick.edge_ids)
+
+        return draw
 
 
-def neighbors(prob: str | None, replace: bool) -> Draw:
-    """Return what draws with equal probability, or by weights."""
+class _JointDraw:
+    """Draws in-edges of all types together, on the graph of all types in one, and sorts them by type."""
 
-    def draw(g: DGLGraph, nodes: Any, fanout: Any, in_place: bool = False) -> DGLGraph:
-        if in_place:
-            return sample_neighbors(g, nodes, fanout, prob=prob, replace=replace, copy_ndata=False)
-        return sample_neighbors_fused(g, nodes, fanout, prob=prob, replace=replace)
+    def __init__(self, graph: Any, rule: Rule, fanout: int, times: Mapping[int, TimeLimits] | None = None) -> None:
+        if rule.shared is not None and rule.shared[0] is None:
+            rule = rule._replace(shared=([draw_key(), draw_key()], rule.shared[1]))
+        self._graph, self._rule, self._fanout, self._times = graph, rule, fanout, times
+        self._samples: dict[int, list[Drawn]] = {}
 
-    return draw
+    def __call__(self, i: int, seeds: np.ndarray, by_entry: bool) -> Drawn | None:
+        """Return in-edges of type ``i`` of the seeds, which are the same in all calls for a node type."""
+        node_set = self._graph.g.type_graph.ends[i][1]
+        if node_set not in self._samples:
+            self._samples[node_set] = self._draw(node_set, seeds)
+        offsets, far, edges, *_ = self._samples[node_set][i]
+        merged_edges = self._graph.merged_edges
+        if by_entry:
+            return Drawn(offsets, far, edges, merged_edges)
+        return Drawn(offsets, far, merged_edges.edge_ids[edges])
 
-
-def layer_neighbors(prob: str | None, random_seed: torch.Tensor | None, seed2_contribution: float) -> Draw:
-    """Return what draws so that seeds share sources."""
-    options: dict[str, Any] = {"random_seed": None if random_seed is None else random_seed.tolist()}
-
-    def draw(g: DGLGraph, nodes: Any, fanout: Any, in_place: bool = False) -> DGLGraph:
-        sample, _ = sample_labors(g, nodes, fanout, prob=prob, seed2_contribution=seed2_contribution, **options)
-        if in_place:
-            return sample
-        block = to_block(sample, nodes)
-        for etype in g.canonical_etypes:
-            block.edges[etype].data[EID] = sample.edges[etype].data[EID]
-        return block
-
-    return draw
+    def _draw(self, node_set: int, seeds: np.ndarray) -> list[Drawn]:
+        graph, merged_edges = self._graph, self._graph.merged_edges
+        times = None if self._times is None else [self._times[node_set]]
+        draw = self._rule.draw_on(graph.merged, [self._fanout], times)
+        sample = draw(0, seeds + merged_edges.first_nodes[node_set], False)
+        if sample is None:
+            nothing = Drawn(np.zeros(len(seeds) + 1, np.int64), seeds[:0], seeds[:0])
+            return [nothing] * len(merged_edges.first_sources)
+        count, kernels = len(merged_edges.first_sources), compiled("sample.split")
+        types, sizes = np.empty(len(sample.edges), merged_edges.types.dtype), np.zeros(count, np.int64)
+        kernels.read_types(merged_edges.types, sample.edges, types, sizes)
+        begins, bounds = np.cumsum(sizes) - sizes, np.empty((count, len(seeds) + 1), np.int64)
+        far, edges = np.empty_like(sample.far), np.empty_like(sample.edges)
+        results = begins, bounds.reshape(-1), far, edges
+        inputs = sample.offsets, types, sample.far, sample.edges
+        kernels.split_rows(*inputs, merged_edges.first_sources, *results)
+        spans = [slice(begin, begin + size) for begin, size in zip(begins.tolist(), sizes.tolist(), strict=True)]
+        return [Drawn(x, far[span], edges[span]) for x, span in zip(bounds, spans, strict=True)]
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------
 def listed_fanouts(graph: Any, fanouts: Sequence[Any]) -> list[list[int]]:
     """Return each layer's fan-outs: a list of one, or of one for each edge type in the order of their numbers.
 
-    Raises
-    ------
-    DGLError
-        A layer has another number of them, or one is below -1 or no integer.
+    Raises DGLError: a layer has another number of them, or one is below -1 or no integer.
     """
     etypes, listed = graph.edge_type_to_id, []
     count = 1 if etypes is None else len(etypes)
@@ -78,13 +128,18 @@ def fanout_by_type(graph: Any, listed: list[int]) -> Any:
     return {tuple(etype.split(":")): numbers[i] for etype, i in etypes.items()}
 
 
-def in_one(graph: Any, fanouts: list[list[int]]) -> bool:
-    """Whether fan-outs of several types are for all types together, so that the merged graph is sampled."""
-    return graph.typed and any(len(x) == 1 and x[0] != -1 for x in fanouts)
+def in_one(graph: Any, listed: list[int]) -> bool:
+    """Whether a layer's fan-out is for all of several edge types together."""
+    return graph.typed and len(listed) == 1 and listed[0] != -1
 
 
-def check_seeds(graph: Any, seeds: Any) -> None:
-    """Raise :class:`DGLError` unless seeds are a tensor, or a dictionary of tensors where there are several types."""
+def _numbers(graph: Any, listed: list[int]) -> list[int]:
+    by_type = fanout_by_type(graph, listed)
+    return [by_type[x] for x in graph.g.canonical_etypes] if isinstance(by_type, dict) else [by_type]
+
+
+def _checked(graph: Any, seeds: Any) -> dict[int, np.ndarray]:
+    """Return seeds by node set; raise :class:`DGLError` unless they have the types that the graph has."""
     if graph.typed != isinstance(seeds, Mapping):
         expected = "a dictionary of tensors by node type" if graph.typed else "a tensor of node ids"
         types = "several types" if graph.typed else "one type"
@@ -93,31 +148,63 @@ def check_seeds(graph: Any, seeds: Any) -> None:
         if not torch.is_tensor(ids) or ids.ndim != 1:
             shape = tuple(ids.shape) if torch.is_tensor(ids) else type(ids).__name__
             raise InputError(f"seeds must be of one dimension, got {shape}")
+    if graph.typed and (unknown := set(seeds) - set(graph.g.ntypes)):
+        raise InputError(f"seeds are of node types {sorted(unknown)}; the graph has {graph.g.ntypes}")
+    return seed_sets(graph.g, seeds, True)
 
 
-def numbered(graph: Any, seeds: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """Return seeds by type in the numbering of all types, types in their order."""
-    first = graph.columns.first_nodes()
-    if unknown := set(seeds) - set(first):
-        raise InputError(f"seeds are of node types {sorted(unknown)}; the graph has {list(first)}")
-    for ntype, (start, end) in first.items():
-        ids = seeds.get(ntype)
-        if ids is not None and len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < end - start:
-            raise InputError(f"seeds of type {ntype!r} are {ids.min()} to {ids.max()}; there are {end - start} nodes")
-    dtype = graph.columns.indices.dtype
-    parts = [seeds[ntype].to(dtype) + start for ntype, (start, _) in first.items() if ntype in seeds]
-    return torch.cat(parts) if parts else torch.empty(0, dtype=dtype)
+# -- samples -----------------------------------------------------------------------------------------------------------
+def joint_blocks(graph: Any, rules: Callable[[], Any], fanouts: Sequence[int], seeds: Any) -> list[DGLGraph]:
+    """Return the blocks of edges of all types together, first layer first; ``rules`` yields them, last layer first."""
+    _checked(graph, seeds)
+
+    def draws() -> Any:
+        return (_JointDraw(graph, rule, fanout) for rule, fanout in zip(rules(), reversed(fanouts), strict=False))
+
+    return drawn_blocks(graph.g, seeds, draws)[::-1]
 
 
-# -- one layer ---------------------------------------------------------------------------------------------------------
-def sample_layer(graph: Any, draw: Draw, seeds: Any, fanouts: Any) -> SampledSubgraphImpl:
-    """Return in-edges of the seeds, from sources with their ids in the graph."""
-    check_seeds(graph, seeds)
+def sample_layer(
+    graph: Any, rule: Rule, seeds: Any, fanouts: Any, times: tuple[Any, Any] | None = None, names: Any = (None, None)
+) -> SampledSubgraphImpl:
+    """Return in-edges of the seeds, from sources with their ids in the graph.
+
+    Parameters
+    ----------
+    times
+        of the seeds, and how long before an edge may be at most, or None: edges are earlier than their seeds.
+    names
+        of node and of edge attributes with times, or None.
+    """
+    sets = _checked(graph, seeds)
     (listed,) = listed_fanouts(graph, [fanouts])
-    if in_one(graph, [listed]):
-        return _with_source_ids(split(graph, draw(graph.merged, numbered(graph, seeds), listed[0])))
-    block = graph.name_edges(draw(graph.g, seeds, fanout_by_type(graph, listed)))
-    return _with_source_ids(subgraph_of(block, graph.typed, graph.has_original_edge_ids))
+    g, joint = graph.g, in_one(graph, listed)
+    if g.device.type != "cpu" and not joint and times is None and rule.shared is None:
+        sampler = NeighborSampler([fanout_by_type(graph, listed)], prob=rule.prob, replace=rule.replace)
+        _, _, (block,) = sampler.sample(g, seeds)
+        return _with_source_ids(subgraph_of(graph.name_edges(block), graph.typed, graph.has_original_edge_ids))
+    if joint:
+        limits = None if times is None else _joint_times(graph, seeds, sets, times, names)
+        draw: Draw = _JointDraw(graph, rule, listed[0], limits)
+    else:
+        of_types = None if times is None else _times_by_type(graph, seeds, times, names)
+        draw = rule.draw_on(g, _numbers(graph, listed), of_types)
+    csc, edge_ids = {}, {}
+    for i, (etype, (_, dst)) in enumerate(zip(g.canonical_etypes, g.type_graph.ends, strict=True)):
+        ids = sets.get(dst)
+        sample = draw(i, ids, False) if ids is not None and len(ids) else None
+        if sample is None:
+            nothing = np.empty(0, np.int64)
+            sample = Drawn(np.zeros(1 + (0 if ids is None else len(ids)), np.int64), nothing, nothing)
+        name = etype_tuple_to_str(etype)
+        csc[name] = CSCFormatBase(torch.from_numpy(sample.offsets).to(g.device), g.ids_tensor(sample.far))
+        edge_ids[name] = graph.original_ids(etype, g.ids_tensor(sample.edges))
+    original = edge_ids if graph.has_original_edge_ids else None
+    if not graph.typed:
+        (only,), (ids_of_edges,) = csc.values(), edge_ids.values()
+        return SampledSubgraphImpl(only, seeds, None, original and ids_of_edges, ids_of_edges)
+    columns = {ntype: seeds[ntype] if ntype in seeds else g.ids_tensor(np.empty(0, np.int64)) for ntype in g.ntypes}
+    return SampledSubgraphImpl(csc, columns, None, original, edge_ids)
 
 
 def _with_source_ids(subgraph: SampledSubgraphImpl) -> SampledSubgraphImpl:
@@ -131,156 +218,87 @@ def _with_source_ids(subgraph: SampledSubgraphImpl) -> SampledSubgraphImpl:
     return subgraph
 
 
-# -- all types in one numbering ----------------------------------------------------------------------------------------
-def split(graph: Any, block: DGLGraph) -> SampledSubgraphImpl:
-    """Return a block of the merged graph as a sampled subgraph of all types."""
-    indptr, indices, order = block.adj_tensors("csc")
-    places: Any = block.edata[EID]
-    places = places[order.long()] if len(order) else places
-    return _split_edges(graph, block.srcdata[NID], block.dstdata[NID], indptr, indices, places)
+# -- times -------------------------------------------------------------------------------------------------------------
+def _times_by_type(graph: Any, seeds: Any, times: tuple[Any, Any], names: Any) -> list[TimeLimits | None]:
+    """Return the times of each edge type's edges and seeds."""
+    limits: list[TimeLimits | None] = []
+    for (_, dst), pair in zip(graph.g.type_graph.ends, _edge_times(graph.g, *names), strict=True):
+        ntype = graph.g.ntypes[dst] if graph.typed else None
+        without = pair is None or (ntype is not None and ntype not in seeds)
+        limits.append(None if without or pair is None else _limits(pair, *_of_seeds(seeds, times, ntype)))
+    return limits
 
 
-def _split_edges(
-    graph: Any, rows: torch.Tensor, columns: torch.Tensor, indptr: torch.Tensor, indices: torch.Tensor, places: Any
-) -> SampledSubgraphImpl:
-    """Return edges by destination, between nodes in the numbering of all types, by type.
-
-    ``rows`` and ``columns`` are the nodes that edges are between; ``places`` the edges' places in the columns.
-    """
-    device, number_type = rows.device, _numpy(graph.columns.indices).dtype
-    bounds, sources, places = (_numpy(x) for x in (indptr, indices, places))
-    kinds, local = _numpy(graph.columns.type_per_edge)[places], _numpy(_ids_in_types(graph))
-    row_ids, row_places, _ = _by_type(graph, _numpy(rows), number_type)
-    column_ids, _, of_type = _by_type(graph, _numpy(columns), number_type)
-    original = graph.edge_attributes[ORIGINAL_EDGE_ID] if graph.has_original_edge_ids else None
-    csc, edge_ids, original_ids = {}, {}, {}
-    for etype, number in graph.edge_type_to_id.items():
-        picked = np.flatnonzero(kinds == number)
-        counts = np.diff(np.searchsorted(picked, bounds))[of_type[etype.split(":")[2]]]
-        ends = torch.from_numpy(np.concatenate([[0], np.cumsum(counts)])).to(device)
-        csc[etype] = CSCFormatBase(ends, torch.from_numpy(row_places[sources[picked]].astype(number_type)).to(device))
-        own_places = places[picked]
-        edge_ids[etype] = torch.from_numpy(local[own_places].astype(number_type)).to(device)
-        if original is not None:
-            original_ids[etype] = original[torch.from_numpy(own_places).to(original.device)]
-    nodes = [{ntype: torch.from_numpy(ids).to(device) for ntype, ids in x.items()} for x in (column_ids, row_ids)]
-    return SampledSubgraphImpl(csc, nodes[0], nodes[1], original_ids or None, edge_ids)
-
-
-def _numpy(tensor: torch.Tensor) -> np.ndarray:
-    return tensor.cpu().numpy()
-
-
-def bounds_of(destinations: torch.Tensor, count: int) -> torch.Tensor:
-    """Return where each destination's edges begin, of edges that are ordered by destination: int64 (count + 1,)."""
-    bounds = torch.zeros(count + 1, dtype=torch.int64)
-    torch.cumsum(torch.bincount(destinations, minlength=count), 0, out=bounds[1:])
-    return bounds
-
-
-def _by_type(graph: Any, nodes: np.ndarray, dtype: Any) -> tuple[dict[str, np.ndarray], np.ndarray, dict[str, Any]]:
-    """Return ids by type, each node's place among its type's, and by type the positions of its nodes."""
-    places, ids, positions = np.empty(len(nodes), np.int64), {}, {}
-    for ntype, (start, end) in graph.columns.first_nodes().items():
-        positions[ntype] = of_type = np.flatnonzero((nodes >= start) & (nodes < end))
-        ids[ntype] = (nodes[of_type] - start).astype(dtype)
-        places[of_type] = np.arange(len(of_type))
-    return ids, places, positions
-
-
-def _ids_in_types(graph: Any) -> torch.Tensor:
-    """Return the id of each entry of the columns among the edges of its type in the DGLGraph."""
-    columns = graph.columns
-    if columns.edge_ids is None:
-        ids = torch.empty(len(columns.indices), dtype=torch.int64)
-        for etype in graph.edge_type_to_id:
-            places = columns.places(etype)
-            ids[places] = torch.arange(len(places))
-        graph._columns = columns = columns._replace(edge_ids=ids)
-    return columns.edge_ids  # type: ignore[no-any-return]
-
-
-# -- by time -----------------------------------------------------------------------------------------------------------
-def sample_earlier(
-    graph: Any, draw: Draw, seeds: Any, times: tuple[Any, Any], fanouts: Any, names: tuple[str | None, ...]
-) -> SampledSubgraphImpl:
-    """Return in-edges of the seeds that are earlier than the seeds.
-
-    Parameters
-    ----------
-    times
-        of the seeds, and how long before an edge may be at most, or None.
-    names
-        of edge attributes with weights, node attributes with times, and edge attributes with times, or None.
-    """
-    check_seeds(graph, seeds)
-    (listed,) = listed_fanouts(graph, [fanouts])
-    columns, (probs, *timed) = graph.columns, names
-    nodes = numbered(graph, seeds).long() if graph.typed else seeds.long()
-    stamps, windows = (_in_order(graph, seeds, x) for x in times)
-    first = columns.indptr[nodes].long()
-    bounds = torch.zeros(len(nodes) + 1, dtype=torch.int64)
-    torch.cumsum(columns.indptr[nodes + 1] - first, 0, out=bounds[1:])
-    near, places = expand_indptr(bounds, torch.int64), indptr_edge_ids(bounds, torch.int64, first)
-    keep = torch.ones(len(places), dtype=torch.bool)
-    for name, attributes, ids in zip(
-        timed, (graph.node_attributes, graph.edge_attributes), (columns.indices[places].long(), places), strict=True
-    ):
-        if name is not None:
-            values = _attribute(attributes, name)[ids]
-            assert stamps is not None
-            keep &= values < stamps[near]
-            if windows is not None:
-                keep &= values >= (stamps - windows)[near]
-    places, near = places[keep], near[keep]
-    weights = None if probs is None else {probs: _attribute(graph.edge_attributes, probs)[places]}
-    positions = _drawn_edges(graph, draw, places, near, len(nodes), listed, weights or {})
-    places, indptr = places[positions], bounds_of(near[positions], len(nodes))
-    sources = columns.indices[places]
-    if graph.typed:
-        return _with_source_ids(_split_edges(graph, sources, nodes, indptr, torch.arange(len(sources)), places))
-    edge_ids = places if columns.edge_ids is None else columns.edge_ids[places]
-    original = graph.edge_attributes[ORIGINAL_EDGE_ID][places] if graph.has_original_edge_ids else None
-    return SampledSubgraphImpl(CSCFormatBase(indptr, sources), seeds, None, original, edge_ids)
-
-
-def _drawn_edges(
-    graph: Any,
-    draw: Draw,
-    places: torch.Tensor,
-    near: torch.Tensor,
-    count: int,
-    listed: list[int],
-    weights: dict[str, torch.Tensor],
-) -> torch.Tensor:
-    """Return which of the edges at ``places``, to seeds ``near``, are drawn: by edge type if fan-outs are."""
-    picked = []
-    for number, fanout in enumerate(listed):
-        ids = torch.arange(len(places))
-        if len(listed) > 1:
-            ids = (graph.columns.type_per_edge[places] == number).nonzero().flatten()
-        sizes = {"source": graph.total_num_nodes, "seed": count}
-        edges = graph.columns.indices[places[ids]].long(), near[ids]
-        candidates = heterograph({("source", "edge", "seed"): edges}, sizes)
-        candidates.edata.update({name: x[ids] for name, x in weights.items()})
-        picked.append(ids[draw(candidates, {"seed": torch.arange(count)}, fanout, True).edata[EID].long()])
-    return torch.cat(picked).sort().values
-
-
-def _in_order(graph: Any, seeds: Any, values: Any) -> torch.Tensor | None:
-    """Return a value of each seed in the order in which seeds are numbered."""
-    if values is None:
+def _joint_times(
+    graph: Any, seeds: Any, sets: Mapping[int, Any], times: tuple[Any, Any], names: Any
+) -> dict[int, TimeLimits] | None:
+    """Return the times of the seeds of each node set and of the edges of all types."""
+    (pair,) = _edge_times(graph.merged, *names)
+    if pair is None:
         return None
-    if not graph.typed:
-        seeds, values = {None: seeds}, {None: values}
-    for key, ids in seeds.items():
-        if key not in values or len(values[key]) != len(ids):
-            suffix = "" if key is None else f" of type {key!r}"
-            raise InputError(f"there are {len(ids)} seeds{suffix}; give a time for each")
-    return torch.cat([values[ntype] for ntype in (graph.node_type_to_id or [None]) if ntype in seeds])
+    return {i: _limits(pair, *_of_seeds(seeds, times, graph.g.ntypes[i])) for i in sets}
 
 
-def _attribute(attributes: Any, name: str) -> torch.Tensor:
-    if name not in (attributes or {}):
-        raise InputError(f"the graph has no attribute {name!r}; it has {sorted(attributes or {})}")
-    return attributes[name]  # type: ignore[no-any-return]
+def _of_seeds(seeds: Any, times: tuple[Any, Any], ntype: str | None) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the times of the seeds of a type, and their windows, or None."""
+    arrays = []
+    for values in times:
+        stamps, count = (values, len(seeds)) if ntype is None else ((values or {}).get(ntype), len(seeds[ntype]))
+        if values is not None and (stamps is None or len(stamps) != count):
+            suffix = "" if ntype is None else f" of type {ntype!r}"
+            raise InputError(f"there are {count} seeds{suffix}; give a time for each")
+        arrays.append(None if stamps is None else np.asarray(stamps.cpu()))
+    if arrays[0] is None:
+        raise InputError("edges have times, the seeds have none; give seeds_timestamp")
+    return arrays[0], arrays[1]
+
+
+def _edge_times(g: DGLGraph, of_nodes: str | None, of_edges: str | None) -> list[tuple[np.ndarray, np.ndarray] | None]:
+    """Return by edge type the later and the earlier time of each edge and its source, or None.
+
+    Raises DGLError: no type has an attribute of the name.
+    """
+    for name, frames in ((of_nodes, g.node_frames), (of_edges, g.edge_frames)):
+        if name is not None and not any(frame is not None and name in frame for frame in frames):
+            there = sorted({x for frame in frames if frame is not None for x in frame})
+            raise InputError(f"the graph has no attribute {name!r}; it has {there}")
+    times = [None] * len(g.adjacencies) if of_edges is None else edge_times(g, of_edges)
+    return [_with_sources(g, i, of_nodes, of_edges, of_type) for i, of_type in enumerate(times)]
+
+
+_LATER_AND_EARLIER: ColumnCache[tuple[np.ndarray, np.ndarray, Any]] = ColumnCache()
+
+
+def _with_sources(
+    g: DGLGraph, i: int, of_nodes: str | None, of_edges: str | None, times: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the times of edges of type ``i`` with those of their sources, later and earlier of the two."""
+    source_set = g.type_graph.ends[i][0]
+    column = None if of_nodes is None else g.node_frame_at(source_set).peek(of_nodes)
+    if column is None:
+        return None if times is None else (times, times)
+    on_edges = None if of_edges is None else g.edge_frame_at(i).peek(of_edges)
+
+    def make() -> tuple[np.ndarray, np.ndarray, Any]:
+        label = f"{of_nodes} of node type {g.type_graph.ntypes[source_set]!r}"
+        of_sources = times_of(column, g.node_counts[source_set], label)[g.adjacencies[i].endpoints()[0]]
+        if times is None:
+            return of_sources, of_sources, None
+        return np.maximum(times, of_sources), np.minimum(times, of_sources), on_edges  # held, so that its id stays its
+
+    with _LATER_AND_EARLIER.lock:
+        key = None if on_edges is None else (id(on_edges), active.version(on_edges))
+        return _LATER_AND_EARLIER.get(g.adjacencies[i], column, make, key)[:2]
+
+
+def _limits(pair: tuple[np.ndarray, np.ndarray], stamps: np.ndarray, windows: np.ndarray | None) -> TimeLimits:
+    """Return what edges, of later and earlier times ``pair``, are drawn for seeds: those before them, in windows."""
+    (later, earlier), kind = pair, pair[0].dtype.kind
+    if kind == "f":
+        last = np.nextafter(stamps.astype(np.float64), -np.inf)
+    else:
+        last = np.maximum(in_kind_of(np.ceil(stamps), later.dtype), np.iinfo(np.int64).min + 1) - 1
+    if windows is None:
+        return TimeLimits(later, last)
+    since = stamps - windows
+    return TimeLimits(later, last, earlier, in_kind_of(since if kind == "f" else np.ceil(since), earlier.dtype))

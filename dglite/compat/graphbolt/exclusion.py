@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from .base import by_type
 from .errors import InputError
 from .minibatch import MiniBatch, are_pairs
 from .stages import MiniBatchTransformer, functional
@@ -42,6 +43,8 @@ def exclude_seed_edges(
 ) -> MiniBatch:
     """Take the edges between positive pairs out of a batch's sample; a stage for ``transform``.
 
+    Raises DGLError: seeds are no pairs, or nothing was sampled before.
+
     Parameters
     ----------
     include_reverse_edges
@@ -50,22 +53,15 @@ def exclude_seed_edges(
         the type of the reverse edges by edge type, both as strings; types that it lacks have none.
     async_op
         accepted.
-
-    Raises
-    ------
-    DGLError
-        Seeds are no pairs, or nothing was sampled before.
     """
     if minibatch.num_layers() == 0:
         raise InputError("exclude_seed_edges: nothing was sampled before this stage")
     if not are_pairs(minibatch.seeds):
         raise InputError("exclude_seed_edges: the batch's seeds are no pairs")
-    positive = minibatch.node_pairs
-    typed = isinstance(positive, Mapping)
-    edges = {etype: torch.stack(ends, 1) for etype, ends in positive.items()} if typed else torch.stack(positive, 1)
+    edges = by_type(lambda ends: torch.stack(ends, 1), minibatch.node_pairs)
     if include_reverse_edges:
         edges = add_reverse_edges(edges, reverse_etypes_mapping)
-    minibatch.sampled_subgraphs = [subgraph.exclude_edges(edges) for subgraph in minibatch.sampled_subgraphs]
+    minibatch.exclude_edges(edges)
     return minibatch
 
 

@@ -86,17 +86,14 @@ class Feature:
 class TorchBasedFeature(Feature):
     """A feature of shape (num_rows, *feat): a tensor, or an array that may be mapped from a file.
 
+    Raises DGLError: it is no tensor with rows.
+
     Parameters
     ----------
     torch_feature
         the tensor or array.
     metadata
         further properties of it, by name.
-
-    Raises
-    ------
-    DGLError
-        It is no tensor with rows.
     """
 
     def __init__(self, torch_feature: Any, metadata: dict[str, Any] | None = None) -> None:
@@ -111,7 +108,6 @@ class TorchBasedFeature(Feature):
         return shown_inside("TorchBasedFeature", {"feature": self._values, "metadata": self.metadata()})
 
     def read(self, ids: torch.Tensor | None = None) -> torch.Tensor:
-        """Return the rows of some ids, (len(ids), *feat), or all."""
         values = self._values
         if ids is None:
             return values
@@ -120,20 +116,15 @@ class TorchBasedFeature(Feature):
         return take_rows(values, as_ids(ids, len(values), "row"))  # type: ignore[no-any-return]
 
     def size(self) -> torch.Size:
-        """Return the shape of a row."""
         return torch.Size(self._values.shape[1:])
 
     def count(self) -> int:
-        """Return the number of rows."""
         return len(self._values)
 
     def update(self, value: torch.Tensor, ids: torch.Tensor | None = None) -> None:
         """Write ``value`` to the rows of some ids, in place; or put it in the feature's place, of any shape.
 
-        Raises
-        ------
-        DGLError
-            With ids: ``value`` is not of shape (len(ids), *feat), or the feature is a read-only array.
+        Raises DGLError: with ids: ``value`` is not of shape (len(ids), *feat), or the feature is a read-only array.
         """
         if ids is None:
             self._values, self._fixed = value, False
@@ -145,7 +136,6 @@ class TorchBasedFeature(Feature):
         self._values[ids.to(self._values.device).long()] = value.to(self._values)
 
     def is_pinned(self) -> bool:
-        """Whether the tensor lies in page-locked memory."""
         return self._values.is_pinned()
 
     def pin_memory_(self) -> Self:
@@ -163,6 +153,8 @@ class TorchBasedFeature(Feature):
 class DiskBasedFeature(Feature):
     """A feature in a NumPy file, of which only the requested rows are read: see ``MappedFeatures``.
 
+    Raises DGLError: there is no such file, or it is no such array.
+
     Parameters
     ----------
     path
@@ -171,11 +163,6 @@ class DiskBasedFeature(Feature):
         further properties of it, by name.
     num_threads
         accepted; threads that wait for the disk are started as they are needed.
-
-    Raises
-    ------
-    DGLError
-        There is no such file, or it is no such array.
     """
 
     def __init__(self, path: Any, metadata: dict[str, Any] | None = None, num_threads: int | None = None) -> None:
@@ -186,17 +173,14 @@ class DiskBasedFeature(Feature):
         return shown_inside("DiskBasedFeature", {"path": repr(str(self._path)), "shape": shape})
 
     def read(self, ids: torch.Tensor | None = None) -> torch.Tensor:
-        """Return the rows of some ids, (len(ids), *feat), or all."""
         if ids is None:
             return torch.from_numpy(npy_of(self._path))
         return self._rows.rows(ids.cpu())  # type: ignore[no-any-return]
 
     def size(self) -> torch.Size:
-        """Return the shape of a row."""
         return torch.Size(self._rows.shape)
 
     def count(self) -> int:
-        """Return the number of rows."""
         return self._rows.num_rows
 
     def update(self, value: torch.Tensor, ids: torch.Tensor | None = None) -> None:
@@ -268,7 +252,6 @@ class BasicFeatureStore(FeatureStore):
         self._features[feature_key] = feature
 
     def keys(self) -> list[Any]:
-        """Return the keys of the features."""
         return list(self._features)
 
     def items(self) -> Any:
@@ -310,10 +293,7 @@ def feature_of(
 ) -> Feature:
     """Return the feature in a file, ``form`` "numpy" or "torch"; one that is not in memory is read as it is needed.
 
-    Raises
-    ------
-    DGLError
-        The file is missing or damaged, or cannot stay on disk.
+    Raises DGLError: the file is missing or damaged, or cannot stay on disk.
     """
     more = dict(metadata or {}) or None
     if form == "torch" and not in_memory:
@@ -330,10 +310,7 @@ def feature_of(
 def torch_file(path: Any) -> torch.Tensor:
     """Return the tensor in a file that ``torch.save`` wrote.
 
-    Raises
-    ------
-    DGLError
-        There is no such file, or it holds something else.
+    Raises DGLError: there is no such file, or it holds something else.
     """
     if not Path(path).is_file():
         raise DGLError(f"{path} does not exist")

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ...errors import UnknownIdError
 from .errors import InputError
 from .minibatch import MiniBatch
 from .stages import MiniBatchTransformer, functional
@@ -21,6 +22,9 @@ class FeatureFetcher(MiniBatchTransformer):
     Keys are names, or lists of names by node type, or by edge type as a string; types that a batch lacks are left out.
     Sets ``node_features`` and ``edge_features``. Without a sampling stage before, features are the seeds'.
 
+    Raises KeyError: the store lacks a feature; DGLError: when a batch comes: keys have types where it has none, or none
+    where it has some; or it has no nodes.
+
     Parameters
     ----------
     feature_store
@@ -29,13 +33,6 @@ class FeatureFetcher(MiniBatchTransformer):
         what to read of nodes and of edges.
     overlap_fetch
         accepted; threads of the loader read while others sample.
-
-    Raises
-    ------
-    KeyError
-        The store lacks a feature.
-    DGLError
-        When a batch comes: keys have types where it has none, or none where it has some; or it has no nodes.
     """
 
     def __init__(
@@ -71,10 +68,15 @@ class FeatureFetcher(MiniBatchTransformer):
                 f"stage FeatureFetcher has {domain}_feature_keys {keys!r}; the batch's {domain}s have "
                 + ("types: give a dictionary by type" if isinstance(ids, Mapping) else "no types: give a list of names")
             )
-        read = self.feature_store.read
-        if not isinstance(keys, Mapping):
-            return {name: read(domain, None, name, ids) for name in keys}
-        return {key: read(domain, kind, name, ids[kind]) for key, kind, name in _listed(keys) if kind in ids}
+        rows_by_type: Mapping[Any, Any] = ids if isinstance(ids, Mapping) else {None: ids}
+        features = {}
+        for key, kind, name in _listed(keys):
+            if kind in rows_by_type:
+                try:
+                    features[key] = self.feature_store.read(domain, kind, name, rows_by_type[kind])
+                except IndexError as error:
+                    raise UnknownIdError(f"stage FeatureFetcher, feature {(domain, kind, name)}: {error}") from error
+        return features
 
 
 def _listed(keys: Any) -> list[tuple[Any, str | None, str]]:

@@ -12,7 +12,7 @@ from ...frame import EID
 from ...graph import DGLGraph
 from . import columns as fused
 from .base import ORIGINAL_EDGE_ID, etype_str_to_tuple, shown
-from .columns import FusedColumns, check_columns
+from .columns import FusedColumns, MergedEdges, check_columns, merged_edges
 from .errors import InputError
 
 __all__ = ["SamplingGraph"]
@@ -49,7 +49,8 @@ def _field(name: str, doc: str, place: int | None = None) -> Any:
         return getattr(self.columns, name) if place is None else fused.type_numbers(self._columns, self._g)[place]
 
     def write(self: Any, value: Any) -> None:
-        self._columns, self._g = check_columns(self.columns._replace(**{name: value})), None
+        self._columns = check_columns(self.columns._replace(**{name: value}))
+        self._g = self._merged = self._merged_edges = None
 
     return property(read, write, doc=doc)
 
@@ -85,6 +86,7 @@ class TwoForms(SamplingGraph):
             raise InputError("make a graph by fused_csc_sampling_graph(indptr, indices) or from_dglgraph(g)")
         self._columns, self._g = columns, g
         self._merged: DGLGraph | None = None
+        self._merged_edges: Any = None
         self._of_dglgraph, self._has_ids = g is not None, has_original_edge_ids
         attributes = {"node": node_attributes, "edge": edge_attributes}
         self._attributes = {kind: None if x is None else dict(x) for kind, x in attributes.items()}
@@ -106,7 +108,7 @@ class TwoForms(SamplingGraph):
         return shown("FusedCSCSamplingGraph", fields)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_merged": None, "_g": self._g if self._of_dglgraph else None}
+        return {**self.__dict__, "_merged": None, "_merged_edges": None, "_g": self._g if self._of_dglgraph else None}
 
     # -- forms -----------------------------------------------------------------------------------------------------
     @property
@@ -126,16 +128,22 @@ class TwoForms(SamplingGraph):
 
     @property
     def merged(self) -> DGLGraph:
-        """The graph of all types in one, whose edges are numbered as in the columns; ``g`` for a graph of one type."""
+        """The graph of all types in one, edges as in the columns, on the host; ``g`` for a graph of one type."""
         if not self.typed:
             return self.g
         if self._merged is None:
             indptr, indices = self.columns.indptr.to(self.columns.indices.dtype), self.columns.indices
             self._merged = graph(("csc", (indptr, indices, indices[:0])), num_nodes=len(indptr) - 1)
             self._merged.edata.update(self.edge_attributes or {})
-            if self.g.device != self._merged.device:
-                self._merged = self._merged.to(self.g.device)
+            self._merged.ndata.update(self.node_attributes or {})
         return self._merged
+
+    @property
+    def merged_edges(self) -> MergedEdges:
+        """What the edges of :attr:`merged` are in :attr:`g`, for a graph of several types."""
+        if self._merged_edges is None:
+            self._merged_edges = merged_edges(self)
+        return self._merged_edges  # type: ignore[no-any-return]
 
     @property
     def typed(self) -> bool:
@@ -167,7 +175,6 @@ class TwoForms(SamplingGraph):
 
     @property
     def num_nodes(self) -> Any:
-        """Number of nodes; a dictionary by type where there are several."""
         if not self.typed:
             return self.total_num_nodes
         if self._g is not None:
@@ -176,7 +183,6 @@ class TwoForms(SamplingGraph):
 
     @property
     def num_edges(self) -> Any:
-        """Number of edges; a dictionary by type, as strings, where there are several."""
         if not self.typed:
             return self.total_num_edges
         if self._g is not None:
@@ -226,9 +232,15 @@ class TwoForms(SamplingGraph):
         """Let the edges of a sampled block have their original ids, where there are some; return the block."""
         if self.has_original_edge_ids and not self._of_dglgraph:
             for etype in block.canonical_etypes:
-                data, ids = block.edges[etype].data, self.g.edges[etype].data[ORIGINAL_EDGE_ID]
-                data[EID] = ids[data[EID].long()]
+                data = block.edges[etype].data
+                data[EID] = self.original_ids(etype, data[EID])
         return block
+
+    def original_ids(self, etype: tuple[str, str, str], ids: torch.Tensor) -> torch.Tensor:
+        """Return the original ids of edges of a type, where there are some, else their ids in :attr:`g`."""
+        if not self.has_original_edge_ids or self._of_dglgraph:
+            return ids
+        return self.g.edges[etype].data[ORIGINAL_EDGE_ID][ids.long()]  # type: ignore[no-any-return]
 
 
 def shape_of(x: Any) -> str:

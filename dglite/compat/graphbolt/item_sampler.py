@@ -49,6 +49,9 @@ class ItemSampler(IterDataPipe):
 
     Iterating a pipe runs it here; :class:`DataLoader` runs it in threads.
 
+    Raises TypeError: ``minibatcher`` is no function; ValueError: the batch size is no integer above 0, or a flag is
+    neither True nor False.
+
     Parameters
     ----------
     item_set
@@ -59,13 +62,6 @@ class ItemSampler(IterDataPipe):
         makes a batch of its items and their names.
     seed
         what shuffling and sampling are keyed by; random if None.
-
-    Raises
-    ------
-    TypeError
-        ``minibatcher`` is no function.
-    ValueError
-        The batch size is no integer above 0, or a flag is neither True nor False.
     """
 
     def __init__(
@@ -193,6 +189,8 @@ class DataLoader(_StageLoader):
     Stages that are functions of a batch run in the threads; from the first pipe on that iterates in a way of its own,
     such as torch's ``filter``, stages run where the loader is iterated. Options of prefetching are accepted.
 
+    Raises TypeError: ``datapipe`` is no pipe.
+
     Parameters
     ----------
     datapipe
@@ -200,11 +198,6 @@ class DataLoader(_StageLoader):
         is iterated by the thread that iterates the loader.
     num_workers
         threads; 0 for the one that iterates the loader.
-
-    Raises
-    ------
-    TypeError
-        ``datapipe`` is no pipe.
     """
 
     def __init__(

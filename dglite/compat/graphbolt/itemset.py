@@ -19,6 +19,8 @@ __all__ = ["HeteroItemSet", "ItemSet", "ItemSetDict"]
 class ItemSet:
     """Items: rows of one or several tensors or lists, which batches have as attributes of the given names.
 
+    Raises DGLError: tensors or lists have different lengths, or there are not as many names.
+
     Parameters
     ----------
     items
@@ -27,11 +29,6 @@ class ItemSet:
     names
         a name for each: ``"seeds"``, ``"labels"``, ``"indexes"``; or those of DGL 2.1: ``"seed_nodes"``,
         ``"node_pairs"``, ``"negative_dsts"``.
-
-    Raises
-    ------
-    DGLError
-        Tensors or lists have different lengths, or there are not as many names.
     """
 
     def __init__(self, items: Any, names: str | tuple[str, ...] | None = None) -> None:
@@ -110,10 +107,7 @@ def _rows(items: Any, index: Any) -> Any:
 class HeteroItemSet:
     """Item sets by node type, or by edge type as a string; all with the same names.
 
-    Raises
-    ------
-    DGLError
-        The sets have different names, or there are none.
+    Raises DGLError: the sets have different names, or there are none.
     """
 
     def __init__(self, itemsets: Mapping[str, ItemSet]) -> None:

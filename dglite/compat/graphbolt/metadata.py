@@ -60,10 +60,7 @@ class Described:
     one of those. ``place`` says in errors where the description is. Other names are ignored, or kept in
     ``extra_fields`` if that is among ``FIELDS``.
 
-    Raises
-    ------
-    DGLError
-        A field is missing or of another kind.
+    Raises DGLError: a field is missing or of another kind.
     """
 
     FIELDS: ClassVar[dict[str, tuple[Any, Any]]] = {}

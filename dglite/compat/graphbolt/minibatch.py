@@ -12,7 +12,7 @@ import torch
 from ...frame import EID
 from .base import Movable, by_type, etype_tuple_to_str, shown
 from .errors import InputError
-from .subgraph import block_of, subgraph_of
+from .subgraph import block_of, block_without, subgraph_of
 
 __all__ = ["MiniBatch"]
 
@@ -129,6 +129,13 @@ class MiniBatch(Movable):
         """Set the blocks, and the function that makes a sampled subgraph of one where somebody asks for it."""
         self.blocks, self._to_subgraph = blocks, to_subgraph
 
+    def exclude_edges(self, edges: Any) -> None:
+        """Take edges between pairs of nodes, (n, 2), by edge type where there are several, out of all layers."""
+        if self._blocks is None:
+            self.sampled_subgraphs = [x.exclude_edges(edges) for x in self.sampled_subgraphs]
+        else:
+            self._blocks = [block_without(block, edges) for block in self._blocks]
+
     def node_ids(self) -> Any:
         """Return ``input_nodes``."""
         return self.input_nodes
@@ -159,12 +166,8 @@ class MiniBatch(Movable):
     def to_pyg_data(self) -> Any:
         """Return a PyG ``Data`` of the input nodes: features, edges of all layers, labels, node ids.
 
-        Raises
-        ------
-        ImportError
-            torch_geometric is not installed.
-        DGLError
-            The graph has several types, nothing was sampled, or there are several features.
+        Raises ImportError: torch_geometric is not installed; DGLError: the graph has several types, nothing was
+        sampled, or there are several features.
         """
         from torch_geometric.data import Data
 

@@ -19,13 +19,14 @@ from ...graph import DGLGraph
 from ...io.atomic import replacing
 from ...io.container import local_path
 from ...io.graphbolt_file import load_fused_graph, save_fused_graph
-from .base import etype_str_to_tuple
+from .base import etype_str_to_tuple, seed_type_str_to_ntypes
 from .dataset import Dataset, OnDiskTask, all_nodes
 from .features import BasicFeatureStore, feature_of
 from .internal import HASHES, calculate_dir_hash, read_data, read_edges
 from .itemset import HeteroItemSet, ItemSet
 from .metadata import GraphFiles, OnDiskFeatureData, OnDiskMetaData, OnDiskTVTSet
 from .sampling_graph import FusedCSCSamplingGraph, fused_csc_sampling_graph
+from .subgraph import columns_of_seeds
 from .utils import gb_warning
 
 __all__ = ["BuiltinDataset", "OnDiskDataset", "preprocess_ondisk_dataset"]
@@ -41,6 +42,8 @@ class OnDiskDataset(Dataset):
     What :func:`preprocess_ondisk_dataset` wrote is read, if it is there and newer than all files that the description
     names; else these files. Edges are ``numpy`` arrays (2, num_edges) or ``csv`` files of two columns without a header.
     Features that are not ``in_memory`` are mapped from their ``.npy`` files; those of one dimension are (num_rows, 1).
+
+    Raises DGLError: there is no such file, or it is no YAML; ImportError: PyYAML is not installed.
 
     Parameters
     ----------
@@ -62,13 +65,6 @@ class OnDiskDataset(Dataset):
         :class:`OnDiskTask`.
     all_nodes_set
         items of all nodes, named ``"seeds"``.
-
-    Raises
-    ------
-    DGLError
-        There is no such file, or it is no YAML.
-    ImportError
-        PyYAML is not installed.
     """
 
     yaml_data: Any = None
@@ -95,10 +91,8 @@ class OnDiskDataset(Dataset):
     def load(self, tasks: Sequence[str] | str | None = None) -> Self:
         """Read graph, features and tasks, those of the given names or all; return self.
 
-        Raises
-        ------
-        DGLError
-            The description lacks something, or a file is missing, damaged or of another shape; nothing is changed.
+        Raises DGLError: the description lacks something, or a file is missing, damaged or of another shape; nothing is
+        changed.
         """
         described, names = (
             OnDiskMetaData(str(self._file), **self.yaml_data),
@@ -107,12 +101,16 @@ class OnDiskDataset(Dataset):
         graph = self._graph(described)
         feature = BasicFeatureStore({})
         for x in described.feature_data:
-            feature[str(x.domain), x.type, x.name] = self._feature(x, graph)
+            key = str(x.domain), x.type, x.name
+            if key in feature:
+                raise DGLError(f"{x.place} is the feature {key}, which another entry is, too")
+            feature[key] = self._feature(x, graph)
         described_tasks = [x for x in described.tasks if names is None or x.extra_fields.get("name") in names]
         if missing := set(names or ()) - {x.extra_fields.get("name") for x in described_tasks}:
             gb_warning(f"{self._file} has no tasks named {sorted(missing)}")
         loaded = [
-            OnDiskTask(x.extra_fields, *(self._items(getattr(x, name)) for name in _SETS)) for x in described_tasks
+            OnDiskTask(x.extra_fields, *(self._items(getattr(x, name), graph) for name in _SETS))
+            for x in described_tasks
         ]
         self.all_nodes_set = all_nodes(graph)
         self.graph, self.feature, self.tasks, self.dataset_name = graph, feature, loaded, described.dataset_name
@@ -153,14 +151,13 @@ class OnDiskDataset(Dataset):
 
     def _dglgraph(self, described: GraphFiles) -> DGLGraph:
         counts = {x.type: x.num for x in described.nodes}
-        edges = {x.type: self._ends(x) for x in described.edges}
-        if not counts or not edges:
-            raise DGLError(f"{described.place} needs nodes and edges; got {len(counts)} and {len(edges)}")
-        typed = None not in edges
-        if (len(edges) > 1 and not typed) or any((ntype is not None) != typed for ntype in counts):
-            raise DGLError(
-                f"{described.place} has nodes of types {list(counts)}, edges of {list(edges)}: name all or none"
-            )
+        etypes = [x.type for x in described.edges]
+        if not counts or not etypes:
+            raise DGLError(f"{described.place} needs nodes and edges; got {len(counts)} and {len(etypes)}")
+        typed = None not in etypes
+        if (len(etypes) > 1 and not typed) or any((ntype is not None) != typed for ntype in counts):
+            raise DGLError(f"{described.place} has nodes of types {list(counts)}, edges of {etypes}: name all or none")
+        edges = {x.type: self._ends(x, counts) for x in described.edges}
         if typed:
             g = heterograph({etype_str_to_tuple(etype): x for etype, x in edges.items()}, counts)
         else:
@@ -171,13 +168,32 @@ class OnDiskDataset(Dataset):
             view[etype_str_to_tuple(kind) if ":" in kind else kind].data[x.name] = self._read(x)
         return g
 
-    def _ends(self, described: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    def _ends(self, described: Any, counts: Mapping[Any, int]) -> tuple[torch.Tensor, torch.Tensor]:
         src, dst = read_edges("", described.format, self._path(described))
-        return torch.from_numpy(src.copy()), torch.from_numpy(dst.copy())
+        ends = torch.from_numpy(src.copy()), torch.from_numpy(dst.copy())
+        kinds = [None, None] if described.type is None else seed_type_str_to_ntypes(described.type, 2)
+        for kind, ids in zip(kinds, ends, strict=True):
+            self._check_ids(described, ids, kind, counts)
+        return ends
+
+    def _check_ids(self, described: Any, ids: torch.Tensor, kind: Any, counts: Mapping[Any, int]) -> None:
+        """Raise :class:`DGLError` unless ids in a file are nodes of a type."""
+        if kind not in counts:
+            raise DGLError(f"{described.place} is of node type {kind!r}; the graph has {list(counts)}")
+        low, high = (int(x) for x in ids.aminmax()) if len(ids) else (0, -1)
+        if ids.is_floating_point() or low < 0 or high >= counts[kind]:
+            of_type, dtype = "" if kind is None else f" of type {kind!r}", str(ids.dtype).removeprefix("torch.")
+            raise DGLError(
+                f"{self._path(described)}, which {described.place} names, has {dtype} from {low} to {high}; expected "
+                f"ids of nodes{of_type}, 0 to {counts[kind] - 1}"
+            )
+
+    def _task(self, described: Any, graph: FusedCSCSamplingGraph) -> OnDiskTask:
+        return OnDiskTask(described.extra_fields, *(self._items(getattr(described, name), graph) for name in _SETS))
 
     # -- items -----------------------------------------------------------------------------------------------------
-    def _items(self, described: Sequence[OnDiskTVTSet]) -> ItemSet | HeteroItemSet | None:
-        sets = {x.type: self._item_set(x) for x in described}
+    def _items(self, described: Sequence[OnDiskTVTSet], graph: FusedCSCSamplingGraph) -> ItemSet | HeteroItemSet | None:
+        sets = {x.type: self._item_set(x, graph) for x in described}
         if not sets:
             return None
         if None not in sets:
@@ -186,10 +202,20 @@ class OnDiskDataset(Dataset):
             raise DGLError(f"{described[0].place} and those after it have types {list(sets)}: name all or none")
         return sets[None]
 
-    def _item_set(self, described: OnDiskTVTSet) -> ItemSet:
+    def _item_set(self, described: OnDiskTVTSet, graph: FusedCSCSamplingGraph) -> ItemSet:
         if not described.data:
             raise DGLError(f"{described.place} needs data, a list of the files that items are read from")
-        return ItemSet(tuple(self._read(x) for x in described.data), tuple(x.name for x in described.data))
+        items, names = tuple(self._read(x) for x in described.data), tuple(x.name for x in described.data)
+        if len({len(x) for x in items}) > 1 or len(set(names)) < len(names):
+            rows = [f"{name}: {len(x)} rows" for name, x in zip(names, items, strict=True)]
+            raise DGLError(f"{described.place} has data {rows}; expected as many rows in all, and each name once")
+        counts = graph.num_nodes if graph.typed else {None: graph.num_nodes}
+        for x, values in zip(described.data, items, strict=True):
+            if x.name == "seeds":
+                of_nodes = [(described.type, values)]
+                for kind, ids in of_nodes if values.ndim == 1 else columns_of_seeds(described.type, values):
+                    self._check_ids(x, ids, kind, counts)
+        return ItemSet(items, names)
 
 
 def _yaml_of(path: Path) -> dict[str, Any]:
@@ -207,6 +233,8 @@ def preprocess_ondisk_dataset(
 
     GraphBolt reads what is there, and so does :class:`OnDiskDataset`, faster than edges as text.
 
+    Raises DGLError: as :meth:`OnDiskDataset.load`; nothing is written then.
+
     Parameters
     ----------
     dataset_dir
@@ -223,11 +251,6 @@ def preprocess_ondisk_dataset(
     -------
     str
         The path of the new description, ``preprocessed/metadata.yaml``.
-
-    Raises
-    ------
-    DGLError
-        As :meth:`OnDiskDataset.load`; nothing is written then.
     """
     folder = local_path(dataset_dir)
     target, with_ids = folder / _FOLDER / _FILE, bool(include_original_edge_id)
@@ -318,17 +341,14 @@ class BuiltinDataset(OnDiskDataset):
 
     What is not there is downloaded.
 
+    Raises DGLError: the data set is not there and cannot be downloaded: the error says which file to put where.
+
     Parameters
     ----------
     name
         such as "cora", "ogbn-arxiv", "ogbn-products", "ogbn-mag" or "ogbl-citation2".
     root
         the folder that has the data sets' folders.
-
-    Raises
-    ------
-    DGLError
-        The data set is not there and cannot be downloaded: the error says which file to put where.
     """
 
     def __init__(self, name: str, root: str | Path = "datasets") -> None:

@@ -6,11 +6,10 @@ from typing import Any
 
 import torch
 
-from .compact import compact_csc_format
 from .stages import MiniBatchTransformer, functional
-from .subgraph import SampledSubgraphImpl, compacted
+from .subgraph import compacted, with_own_sources
 
-__all__ = ["CombineCachedAndFetchedInSubgraph", "CompactPerLayer", "FetchInsubgraphData", "SamplePerLayer"]
+__all__ = ["CompactPerLayer", "SamplePerLayer"]
 
 
 @functional("sample_per_layer")
@@ -62,27 +61,6 @@ class CompactPerLayer(MiniBatchTransformer):
 
     def _compact(self, batch: Any) -> Any:
         subgraph, *later = batch.sampled_subgraphs
-        if self.deduplicate:
-            subgraph = compacted(subgraph)
-        else:
-            rows, csc = compact_csc_format(subgraph.sampled_csc, subgraph.original_column_node_ids)
-            ids = subgraph.original_edge_ids, getattr(subgraph, "_edge_ids_in_fused_csc_sampling_graph", None)
-            subgraph = SampledSubgraphImpl(csc, subgraph.original_column_node_ids, rows, *ids)
+        subgraph = compacted(subgraph) if self.deduplicate else with_own_sources(subgraph)
         batch.input_nodes, batch.sampled_subgraphs = subgraph.original_row_node_ids, [subgraph, *later]
         return batch
-
-
-@functional("fetch_insubgraph_data")
-class FetchInsubgraphData(MiniBatchTransformer):
-    """Does nothing: in-edges need not be fetched before sampling."""
-
-    def __init__(self, datapipe: Any, graph: Any, prob_name: str | None = None) -> None:
-        super().__init__(datapipe)
-
-
-@functional("combine_cached_and_fetched_insubgraph")
-class CombineCachedAndFetchedInSubgraph(MiniBatchTransformer):
-    """Does nothing: in-edges are not cached."""
-
-    def __init__(self, datapipe: Any, prob_name: str | None = None) -> None:
-        super().__init__(datapipe)

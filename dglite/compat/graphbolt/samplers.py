@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -11,12 +12,14 @@ import torch
 
 from ...dataloading import LaborSampler
 from ...dataloading import NeighborSampler as BlockNeighborSampler
+from ...frame import NID
 from . import draws
-from .compact import compact_csc_format, compact_temporal_nodes, unique_and_compact
+from .compact import compact_temporal_nodes, of_sources, unique_and_compact
 from .errors import InputError
+from .forms import TwoForms
 from .minibatch import MiniBatch, are_pairs
 from .stages import MiniBatchTransformer, functional
-from .subgraph import SampledSubgraphImpl, columns_of_seeds, compacted, subgraph_of
+from .subgraph import SampledSubgraph, columns_of_seeds, compacted, subgraph_of, with_own_sources
 
 __all__ = [
     "InSubgraphSampler",
@@ -70,6 +73,12 @@ class SubgraphSampler(MiniBatchTransformer):
                 f"{type(self).__name__}.sample_subgraphs returned {type(result).__name__}; expected the input nodes "
                 "and a list of sampled subgraphs"
             )
+        for subgraph in result[1]:
+            if not isinstance(subgraph, SampledSubgraph):
+                kind = type(subgraph).__name__
+                raise TypeError(
+                    f"{type(self).__name__}.sample_subgraphs returned a list with {kind}; expected SampledSubgraph"
+                )
         batch.input_nodes, batch.sampled_subgraphs = result
         return batch
 
@@ -137,50 +146,58 @@ class _LayeredSampler(SubgraphSampler):
     """Samples all layers in one pass, into blocks; sampled subgraphs are made of them when they are asked for."""
 
     def __init__(
-        self, datapipe: Any, graph: Any, fanouts: Sequence[Any], sampler: Any, draw: Any, deduplicate: bool
+        self, datapipe: Any, graph: Any, fanouts: Sequence[Any], sampler: Any, rule: draws.Rule, deduplicate: bool
     ) -> None:
+        if not isinstance(graph, TwoForms):
+            name = type(self).__name__
+            raise InputError(
+                f"stage {name} needs a FusedCSCSamplingGraph, got {type(graph).__name__}: from_dglgraph(g)"
+            )
         self.graph, self.fanouts, self._listed = graph, list(fanouts), draws.listed_fanouts(graph, fanouts)
-        self._merged, self._deduplicate, self._draw = draws.in_one(graph, self._listed), deduplicate, draw
-        if self._merged and any(len(x) != 1 for x in self._listed):
+        self._deduplicate, self._rule = deduplicate, rule
+        self._joint = any(draws.in_one(graph, x) for x in self._listed)
+        if self._joint and any(len(x) != 1 for x in self._listed):
             raise InputError(
                 f"fan-outs {self._listed} are for all edge types together in some layers and by edge type in others; "
                 "give all layers one number, or all one for each edge type"
             )
-        layers = [x[0] if self._merged else draws.fanout_by_type(graph, x) for x in self._listed]
-        self._sampler = sampler(layers)
+        self._sampler = sampler([x[0] if self._joint else draws.fanout_by_type(graph, x) for x in self._listed])
         super().__init__(datapipe)
+
+    def _rules(self) -> Iterator[draws.Rule]:
+        """Yield how each layer of a batch is drawn, last layer first."""
+        return itertools.repeat(self._rule)
 
     def _sample(self, batch: Any) -> Any:
         graph, seeds = self.graph, batch._seed_nodes
         if not self._deduplicate:  # layer by layer, where each edge has a source of its own
-            layers = [lambda x, n=n: draws.sample_layer(graph, self._draw, x, n) for n in self._listed]
+            layers = [lambda x, n=n: draws.sample_layer(graph, self._rule, x, n) for n in self._listed]
             batch.input_nodes, batch.sampled_subgraphs = _one_by_one(layers, seeds)
-        elif self._merged:
-            _, _, blocks = self._sampler.sample(graph.merged, draws.numbered(graph, seeds))
-            batch.sampled_subgraphs = [draws.split(graph, block) for block in blocks]
-            batch.input_nodes = batch.sampled_subgraphs[0].original_row_node_ids
+            return batch
+        if self._joint:
+            blocks = draws.joint_blocks(graph, self._rules, [x for (x,) in self._listed], seeds)
+            nodes: Any = {ntype: blocks[0].srcnodes[ntype].data[NID] for ntype in blocks[0].srctypes}
         else:
             nodes, _, blocks = self._sampler.sample(graph.g, seeds)
-            single = graph.typed and not isinstance(nodes, Mapping)
-            batch.input_nodes = {graph.g.ntypes[0]: nodes} if single else nodes
-            convert = partial(subgraph_of, typed=graph.typed, has_original_edge_ids=graph.has_original_edge_ids)
-            batch.set_blocks([graph.name_edges(block) for block in blocks], convert)
+            if graph.typed and not isinstance(nodes, Mapping):
+                nodes = {graph.g.ntypes[0]: nodes}
+        batch.input_nodes = nodes
+        convert = partial(subgraph_of, typed=graph.typed, has_original_edge_ids=graph.has_original_edge_ids)
+        batch.set_blocks([graph.name_edges(block) for block in blocks], convert)
         return batch
 
 
-def _one_by_one(layers: Sequence[Any], seeds: Any, *times: Any) -> tuple[Any, list[SampledSubgraphImpl]]:
+def _one_by_one(layers: Sequence[Any], seeds: Any, *values: Any) -> tuple[Any, list[SampledSubgraph]]:
     """Return the input nodes and the subgraphs of functions that sample a layer, where each edge has its own source.
 
-    ``times`` are values of the seeds, or None, which the functions get too; sources have those of their seeds.
+    ``values`` are of the seeds, or None, which the functions get too; sources have those of their seeds.
     """
-    subgraphs: list[SampledSubgraphImpl] = []
+    subgraphs: list[SampledSubgraph] = []
     for layer in reversed(layers):
-        subgraph = layer(seeds, *times)
-        csc, ids = subgraph.sampled_csc, (subgraph.original_edge_ids, subgraph._edge_ids_in_fused_csc_sampling_graph)
-        times = tuple(None if x is None else compact_csc_format(csc, seeds, x)[2] for x in times)
-        rows, compact = compact_csc_format(csc, seeds)
-        subgraphs.insert(0, SampledSubgraphImpl(compact, seeds, rows, *ids))
-        seeds = rows
+        subgraph = layer(seeds, *values)
+        values = tuple(None if x is None else of_sources(subgraph.sampled_csc, x) for x in values)
+        subgraphs.insert(0, with_own_sources(subgraph))
+        seeds = subgraphs[0].original_row_node_ids
     return seeds, subgraphs
 
 
@@ -195,14 +212,13 @@ class NeighborSampler(_LayeredSampler):
     fanouts
         for each layer, first layer first: a number for all in-edges of a node, or a tensor with one for each edge type;
         -1 for all.
-    replace
-        draw with replacement.
-    prob_name
-        name of the edge attribute with weights to draw by.
+    replace, prob_name
+        whether to draw with replacement; name of the edge attribute with weights to draw by.
     deduplicate
         whether a node that several edges lead to is one input node.
     others
-        options of GraphBolt's GPU sampling, which are accepted.
+        options of GraphBolt's GPU sampling (``overlap_fetch``, ``num_gpu_cached_edges``, ``gpu_cache_threshold``,
+        ``asynchronous``), which are accepted.
     """
 
     def __init__(
@@ -213,18 +229,11 @@ class NeighborSampler(_LayeredSampler):
         replace: bool = False,
         prob_name: str | None = None,
         deduplicate: bool = True,
-        overlap_fetch: bool = False,
-        num_gpu_cached_edges: int = 0,
-        gpu_cache_threshold: int = 1,
-        asynchronous: bool = False,
         **others: Any,
     ) -> None:
         self.replace, self.prob_name = replace, prob_name
-        sampler, draw = (
-            partial(BlockNeighborSampler, prob=prob_name, replace=replace),
-            draws.neighbors(prob_name, replace),
-        )
-        super().__init__(datapipe, graph, fanouts, sampler, draw, deduplicate)
+        sampler = partial(BlockNeighborSampler, prob=prob_name, replace=replace)
+        super().__init__(datapipe, graph, fanouts, sampler, draws.Rule(prob_name, replace), deduplicate)
 
 
 @functional("sample_layer_neighbor")
@@ -246,16 +255,17 @@ class LayerNeighborSampler(_LayeredSampler):
         deduplicate: bool = True,
         layer_dependency: bool = False,
         batch_dependency: int = 1,
-        overlap_fetch: bool = False,
-        num_gpu_cached_edges: int = 0,
-        gpu_cache_threshold: int = 1,
-        asynchronous: bool = False,
         **others: Any,
     ) -> None:
         self.prob_name = prob_name
         options: dict[str, Any] = {"layer_dependency": bool(layer_dependency), "batch_dependency": batch_dependency}
-        sampler, draw = partial(LaborSampler, prob=prob_name, **options), draws.layer_neighbors(prob_name, None, 0.0)
-        super().__init__(datapipe, graph, fanouts, sampler, draw, deduplicate)
+        sampler, rule = partial(LaborSampler, prob=prob_name, **options), draws.Rule(prob_name, shared=(None, 0.0))
+        super().__init__(datapipe, graph, fanouts, sampler, rule, deduplicate)
+
+    def _rules(self) -> Iterator[draws.Rule]:
+        seeds, share = self._sampler.random_seeds()
+        steps = itertools.repeat(0) if self._sampler.layer_dependency else itertools.count()
+        return (self._rule._replace(shared=(seeds + step, share)) for step in steps)
 
 
 @functional("sample_in_subgraph")

@@ -72,7 +72,7 @@ class FusedCSCSamplingGraph(TwoForms):
         async_op
             return an object whose ``wait()`` returns the sample.
         """
-        subgraph = draws.sample_layer(self, draws.neighbors(probs_name, replace), seeds, fanouts)
+        subgraph = draws.sample_layer(self, draws.Rule(probs_name, replace), seeds, fanouts)
         return Ready(subgraph) if async_op else subgraph
 
     def sample_layer_neighbors(
@@ -90,8 +90,8 @@ class FusedCSCSamplingGraph(TwoForms):
 
         A seed has ``fanouts`` edges in expectation. ``replace`` is accepted; edges are drawn without replacement.
         """
-        draw = draws.layer_neighbors(probs_name, random_seed, seed2_contribution)
-        subgraph = draws.sample_layer(self, draw, seeds, fanouts)
+        rule = draws.Rule(probs_name, shared=(random_seed, seed2_contribution))
+        subgraph = draws.sample_layer(self, rule, seeds, fanouts)
         return Ready(subgraph) if async_op else subgraph
 
     def temporal_sample_neighbors(
@@ -107,6 +107,8 @@ class FusedCSCSamplingGraph(TwoForms):
     ) -> SampledSubgraphImpl:
         """Return in-edges of the seeds that are earlier than the seeds, drawn as :meth:`sample_neighbors` does.
 
+        Raises DGLError: there is no such attribute, or times are not as many as seeds.
+
         Parameters
         ----------
         seeds_timestamp
@@ -116,15 +118,10 @@ class FusedCSCSamplingGraph(TwoForms):
         node_timestamp_attr_name, edge_timestamp_attr_name
             names of the attributes with times: an edge is there for a seed if its source's time, and its own, is below
             the seed's.
-
-        Raises
-        ------
-        DGLError
-            There is no such attribute, or times are not as many as seeds.
         """
-        names = probs_name, node_timestamp_attr_name, edge_timestamp_attr_name
+        names = node_timestamp_attr_name, edge_timestamp_attr_name
         times = seeds_timestamp, seeds_pre_time_window
-        return draws.sample_earlier(self, draws.neighbors(probs_name, replace), seeds, times, fanouts, names)
+        return draws.sample_layer(self, draws.Rule(probs_name, replace), seeds, fanouts, times, names)
 
     def temporal_sample_layer_neighbors(
         self,
@@ -140,9 +137,9 @@ class FusedCSCSamplingGraph(TwoForms):
         seed2_contribution: float = 0.0,
     ) -> SampledSubgraphImpl:
         """Return in-edges as :meth:`temporal_sample_neighbors` does, drawn as :meth:`sample_layer_neighbors` does."""
-        draw = draws.layer_neighbors(probs_name, random_seed, seed2_contribution)
-        names = probs_name, node_timestamp_attr_name, edge_timestamp_attr_name
-        return draws.sample_earlier(self, draw, seeds, (seeds_timestamp, seeds_pre_time_window), fanouts, names)
+        rule = draws.Rule(probs_name, shared=(random_seed, seed2_contribution))
+        names = node_timestamp_attr_name, edge_timestamp_attr_name
+        return draws.sample_layer(self, rule, seeds, fanouts, (seeds_timestamp, seeds_pre_time_window), names)
 
     def sample_negative_edges_uniform(
         self, edge_type: str | None, node_pairs: torch.Tensor, negative_ratio: int
@@ -162,7 +159,7 @@ class FusedCSCSamplingGraph(TwoForms):
     def to(self, device: Any = "cpu") -> FusedCSCSamplingGraph:
         """Return the graph on a device; compressed columns and attributes stay in the host's memory."""
         moved = copy.copy(self)
-        moved._g, moved._merged = self.g.to(device), None
+        moved._g = self.g.to(device)
         return moved
 
     def pin_memory_(self) -> Self:
@@ -176,10 +173,7 @@ class FusedCSCSamplingGraph(TwoForms):
     def copy_to_shared_memory(self, shared_memory_name: str) -> FusedCSCSamplingGraph:
         """Return the graph in memory that other processes find by a name, as long as what is returned lives.
 
-        Raises
-        ------
-        DGLError
-            The name is empty or no text.
+        Raises DGLError: the name is empty or no text.
         """
         place = shared_place(shared_memory_name)
         columns, nodes, edges = self.columns._asdict(), self.node_attributes, self.edge_attributes
@@ -217,6 +211,8 @@ def fused_csc_sampling_graph(
 ) -> FusedCSCSamplingGraph:
     """Return the graph whose node i has in-edges from ``indices[csc_indptr[i]:csc_indptr[i + 1]]``.
 
+    Raises DGLError: lengths or types do not fit each other, or only some of the four arguments about types are given.
+
     Parameters
     ----------
     csc_indptr, indices
@@ -228,11 +224,6 @@ def fused_csc_sampling_graph(
         numbers of the types by name. All four are given, or the graph is homogeneous.
     node_attributes, edge_attributes
         features of all nodes, or edges, by name.
-
-    Raises
-    ------
-    DGLError
-        Lengths or types do not fit each other, or only some of the four arguments about types are given.
     """
     kinds = (None if x is None else dict(x) for x in (node_type_to_id, edge_type_to_id))
     columns = check_columns(FusedColumns(csc_indptr, indices, None, node_type_offset, type_per_edge, *kinds))
@@ -248,10 +239,7 @@ def fused_csc_sampling_graph(
 def load_from_shared_memory(shared_memory_name: str) -> FusedCSCSamplingGraph:
     """Return the graph that :meth:`FusedCSCSamplingGraph.copy_to_shared_memory` put there.
 
-    Raises
-    ------
-    DGLError
-        No graph of that name is shared now.
+    Raises DGLError: no graph of that name is shared now.
     """
     place = shared_place(shared_memory_name)
     if not place.is_file():

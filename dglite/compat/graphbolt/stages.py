@@ -15,12 +15,19 @@ from .minibatch import MiniBatch
 
 __all__ = [
     "Bufferer",
+    "CombineCachedAndFetchedInSubgraph",
     "CopyTo",
     "EndMarker",
     "FeatureFetcherStartMarker",
+    "FetchInsubgraphData",
     "MiniBatchTransformer",
     "Prefetcher",
     "Waiter",
+    "datapipe_graph_to_adjlist",
+    "find_dps",
+    "replace_dp",
+    "to_graph",
+    "traverse_dps",
 ]
 
 
@@ -43,17 +50,14 @@ class MiniBatchTransformer(IterDataPipe):
     stages from its threads, for several batches at a time: keep no state in ``self``, and draw random numbers from
     ``dgl.random`` or ``dglite.random.generator()``.
 
+    Raises TypeError: ``transformer`` is no function; when a batch comes: it did not return a MiniBatch for a MiniBatch.
+
     Parameters
     ----------
     datapipe
         the pipe before.
     transformer
         a function of the batch, which returns a batch; None for the batch as it is.
-
-    Raises
-    ------
-    TypeError
-        ``transformer`` is no function; when a batch comes: it did not return a MiniBatch for a MiniBatch.
     """
 
     def __init__(self, datapipe: Any, transformer: Callable[[Any], Any] | None = None) -> None:
@@ -146,9 +150,9 @@ class CopyTo(MiniBatchTransformer):
 
 
 class _AsItIs(MiniBatchTransformer):
-    """A stage that only marks a place, or stands for work that threads of the loader do anyway."""
+    """A stage that only marks a place, or stands for work that threads of the loader do anyway; takes any arguments."""
 
-    def __init__(self, datapipe: Any) -> None:
+    def __init__(self, datapipe: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(datapipe)
 
 
@@ -160,6 +164,16 @@ class EndMarker(_AsItIs):
 @functional("mark_feature_fetcher_start")
 class FeatureFetcherStartMarker(_AsItIs):
     """Marks where features begin to be fetched."""
+
+
+@functional("fetch_insubgraph_data")
+class FetchInsubgraphData(_AsItIs):
+    """Does nothing: in-edges need not be fetched before sampling."""
+
+
+@functional("combine_cached_and_fetched_insubgraph")
+class CombineCachedAndFetchedInSubgraph(_AsItIs):
+    """Does nothing: in-edges are not cached."""
 
 
 @functional("wait")
@@ -187,3 +201,56 @@ class Prefetcher(Bufferer):
 
     def __init__(self, datapipe: Any, buffer_size: int = 10) -> None:
         super().__init__(datapipe, buffer_size)
+
+
+# -- chains of pipes ---------------------------------------------------------------------------------------------------
+DataPipeGraph = dict[int, tuple[Any, Any]]
+
+
+def traverse_dps(datapipe: Any) -> DataPipeGraph:
+    """Return ``{id(pipe): (pipe, the same of the pipes that it reads from)}``."""
+    sources = [x for x in vars(datapipe).values() if isinstance(x, IterDataPipe)]
+    return {id(datapipe): (datapipe, {key: x for source in sources for key, x in traverse_dps(source).items()})}
+
+
+def datapipe_graph_to_adjlist(datapipe_graph: DataPipeGraph) -> dict[int, tuple[Any, list[int]]]:
+    """Return for each pipe of :func:`traverse_dps`, by id, the pipe and the ids of those that it reads from."""
+    listed: dict[int, tuple[Any, list[int]]] = {}
+    for key, (pipe, sources) in datapipe_graph.items():
+        listed[key] = pipe, list(sources)
+        listed.update(datapipe_graph_to_adjlist(sources))
+    return listed
+
+
+def find_dps(graph: DataPipeGraph, dp_type: type) -> list[Any]:
+    """Return the pipes of a type, each once."""
+    return [pipe for pipe, _ in datapipe_graph_to_adjlist(graph).values() if type(pipe) is dp_type]
+
+
+def replace_dp(graph: DataPipeGraph, old_datapipe: Any, new_datapipe: Any) -> DataPipeGraph:
+    """Let the pipes that read from a pipe read from another one, and return the new graph."""
+    (last, _), *_ = graph.values()
+    if last is old_datapipe:
+        return traverse_dps(new_datapipe)
+    for pipe, _ in datapipe_graph_to_adjlist(graph).values():
+        for name, value in list(vars(pipe).items()):
+            if value is old_datapipe and pipe is not new_datapipe:
+                setattr(pipe, name, new_datapipe)
+    return traverse_dps(last)
+
+
+def to_graph(dp: Any, *, debug: bool = False) -> Any:
+    """Return a picture of the chain of pipes, a ``graphviz.Digraph``.
+
+    Raises ImportError: graphviz is not installed.
+    """
+    import graphviz  # type: ignore[import-not-found]  # optional
+
+    picture = graphviz.Digraph()
+    while dp is not None:
+        source = source_of(dp)
+        picture.node(str(id(dp)), type(dp).__name__)
+        if source is not None:
+            picture.edge(str(id(source)), str(id(dp)))
+        dp = source
+    return picture

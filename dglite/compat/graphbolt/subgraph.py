@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,10 +12,12 @@ import torch
 from ...convert import create_block
 from ...frame import EID, NID
 from ...graph import DGLGraph
-from ...structure.compressed import expand_ranges
-from ...structure.distinct import contains
+from ...graph.storage import make_graph
+from ...kernels import compiled
+from ...structure import Adjacency
 from .base import (
     CSCFormatBase,
+    Later,
     Movable,
     by_type,
     etype_str_to_tuple,
@@ -23,7 +26,7 @@ from .base import (
     seed_type_str_to_ntypes,
     shown,
 )
-from .compact import Ready, unique_and_compact_csc_formats
+from .compact import Ready, compact_csc_format, unique_and_compact_csc_formats
 from .errors import InputError
 
 __all__ = [
@@ -80,6 +83,8 @@ class SampledSubgraph(Movable):
     def exclude_edges(self, edges: Any, assume_num_node_within_int32: bool = True, async_op: bool = False) -> Any:
         """Return a subgraph without the edges between some nodes.
 
+        Raises DGLError: edges are no pairs, or have types where the subgraph has none, or none where it has some.
+
         Parameters
         ----------
         edges
@@ -89,33 +94,27 @@ class SampledSubgraph(Movable):
             accepted: ids of any size are distinguished.
         async_op
             return an object whose ``wait()`` returns the subgraph.
-
-        Raises
-        ------
-        DGLError
-            Edges are no pairs, or have types where the subgraph has none, or none where it has some.
         """
         csc = self.sampled_csc
         if isinstance(csc, Mapping) != isinstance(edges, Mapping):
             with_types = "several edge types" if isinstance(csc, Mapping) else "no edge types"
             raise InputError(f"the sampled subgraph has {with_types}; edges to exclude are {type(edges).__name__}")
-        hidden = by_type(_between, csc, edges, by_type(lambda *x: x, *self._ids_of_ends()))
-        fields = dict(vars(self))
-        fields["sampled_csc"] = by_type(_csc_without, csc, hidden)
+        left = by_type(lambda x, pairs, ends: entries_left(x.indptr, x.indices, pairs, *ends), csc, edges, self._ends())
+        fields = {name: getattr(self, name, None) for name in _FIELDS}
+        fields["sampled_csc"] = by_type(_csc_of, csc, left)
         for name in ("original_edge_ids", "_edge_ids_in_fused_csc_sampling_graph"):
-            ids = getattr(self, name, None)
-            fields[name] = None if ids is None else by_type(_without, ids, hidden)
-        result = SampledSubgraphImpl(*(fields.get(name) for name in _FIELDS))
+            fields[name] = None if fields[name] is None else by_type(_at, fields[name], left)
+        result = SampledSubgraphImpl(**fields)
         return Ready(result) if async_op else result
 
-    def _ids_of_ends(self) -> tuple[Any, Any, Any]:
-        """Return edge types, and the ids of the source and destination nodes of each."""
+    def _ends(self) -> Any:
+        """Return the ids of the source and destination nodes, by edge type where there are several."""
         csc, rows, columns = self.sampled_csc, self.original_row_node_ids, self.original_column_node_ids
         if not isinstance(csc, Mapping):
-            return None, rows, columns
+            return rows, columns
         ends = {etype: etype_str_to_tuple(etype) for etype in csc}
-        pick = lambda ids, place: {x: None if ids is None else ids.get(ends[x][place]) for x in csc}  # noqa: E731
-        return ends, pick(rows, 0), pick(columns, 2)
+        pick = lambda ids, ntype: None if ids is None else ids.get(ntype)  # noqa: E731
+        return {etype: (pick(rows, source), pick(columns, target)) for etype, (source, _, target) in ends.items()}
 
     def to_pyg(self, x: Any) -> PyGLayerData | PyGLayerHeteroData:
         """Return what a PyG layer takes, of features of the source nodes, (num_sources, *feat), by type for several.
@@ -134,6 +133,9 @@ class SampledSubgraph(Movable):
 
 class SampledSubgraphImpl(SampledSubgraph):
     """A :class:`SampledSubgraph` with the fields that it is made of."""
+
+    original_edge_ids = Later()
+    _edge_ids_in_fused_csc_sampling_graph = Later()
 
     def __init__(
         self,
@@ -164,41 +166,37 @@ def _edge_index(csc: CSCFormatBase) -> torch.Tensor:
     return torch.stack([csc.indices.long(), expand_indptr(csc.indptr, torch.int64)])
 
 
-def _between(csc: CSCFormatBase, edges: torch.Tensor | None, ends: tuple[Any, Any, Any]) -> np.ndarray | None:
-    """Return the positions of the edges between some pairs of nodes, in order, or None for no edges.
+Left = tuple[torch.Tensor, torch.Tensor] | None
+"""Where the edges begin and end that are left of each destination, and their positions; None where all are left."""
 
-    Only the in-edges of the pairs' destinations are looked at.
+
+def entries_left(indptr: torch.Tensor, indices: torch.Tensor, pairs: Any, rows: Any, columns: Any) -> Left:
+    """Return the edges that are not between some pairs of nodes; ``rows`` and ``columns`` are the ends' ids, or None.
+
+    Raises DGLError: they are no pairs.
     """
-    if edges is None or not len(edges) or not len(csc.indices):
+    if pairs is None or not len(pairs) or not len(indices):
         return None
-    if edges.ndim != 2 or edges.shape[1] != 2:
-        raise InputError(f"edges to exclude have shape {tuple(edges.shape)}; expected pairs (num_pairs, 2)")
-    _, rows, columns = ends
-    indptr, indices, pairs = (x.cpu().numpy() for x in (csc.indptr, csc.indices, edges))
-    pairs = pairs[np.argsort(pairs[:, 1], kind="stable")].astype(np.int64)
-    nodes = np.arange(len(indptr) - 1) if columns is None else columns.cpu().numpy()
-    first, last = (np.searchsorted(pairs[:, 1], nodes, side) for side in ("left", "right"))
-    near = np.flatnonzero(first < last)
-    degrees = indptr[near + 1] - indptr[near]
-    entries = expand_ranges(indptr[near].astype(np.int64), degrees)
-    src = indices[entries] if rows is None else rows.cpu().numpy()[indices[entries]]
-    width = int(max(src.max(initial=0), pairs[:, 0].max())) + 1
-    keys = np.searchsorted(pairs[:, 1], pairs[:, 1]) * width + pairs[:, 0]
-    return entries[contains(keys, np.repeat(first[near], degrees) * width + src)]
+    if pairs.ndim != 2 or pairs.shape[1] != 2:
+        raise InputError(f"edges to exclude have shape {tuple(pairs.shape)}; expected pairs (num_pairs, 2)")
+    ids, device = pairs.cpu().numpy().astype(np.int64), indptr.device
+    width, hashing = int(ids[:, 0].max()) + 1, compiled("sample.hashing")
+    sets = hashing.id_set(np.ascontiguousarray(ids[:, 1])), hashing.id_set(ids[:, 1] * width + ids[:, 0])
+    bounds, left = np.empty(len(indptr), np.int64), np.empty(len(indices) + 1, np.int64)  # written to behind the last
+    arrays = (np.empty(0, np.int64) if x is None else x.cpu().contiguous().numpy() for x in (rows, columns))
+    inputs = indptr.cpu().numpy(), indices.cpu().numpy(), *arrays, *sets, width
+    count = compiled("sample.split").entries_left(*inputs, bounds, left)
+    if count == len(indices):
+        return None
+    return torch.from_numpy(bounds).to(device), torch.from_numpy(left[:count]).to(device)
 
 
-def _without(values: torch.Tensor, hidden: np.ndarray | None) -> torch.Tensor:
-    """Return values without those at some positions."""
-    if hidden is None or not len(hidden):
-        return values
-    return torch.from_numpy(np.delete(values.cpu().numpy(), hidden)).to(values.device)
+def _at(values: torch.Tensor, left: Left) -> torch.Tensor:
+    return values if left is None else values[left[1]]
 
 
-def _csc_without(csc: CSCFormatBase, hidden: np.ndarray | None) -> CSCFormatBase:
-    if hidden is None or not len(hidden):
-        return csc
-    before = torch.from_numpy(np.searchsorted(hidden, csc.indptr.cpu().numpy())).to(csc.indptr)
-    return CSCFormatBase(csc.indptr - before, _without(csc.indices, hidden))
+def _csc_of(csc: CSCFormatBase, left: Left) -> CSCFormatBase:
+    return csc if left is None else CSCFormatBase(left[0].to(csc.indptr.dtype), csc.indices[left[1]])
 
 
 # -- blocks ------------------------------------------------------------------------------------------------------------
@@ -212,27 +210,82 @@ def subgraph_of(block: DGLGraph, typed: bool, has_original_edge_ids: bool = Fals
     has_original_edge_ids
         whether the block's edge ids are its ``original_edge_ids``, which are None otherwise.
     """
-    csc, ids = {}, {}
-    for etype in block.canonical_etypes:
-        name, (indptr, indices, order) = etype_tuple_to_str(etype), block.adj_tensors("csc", etype)
-        edges = block.edges[etype].data[EID]
-        csc[name], ids[name] = CSCFormatBase(indptr.long(), indices), edges[order.long()] if len(order) else edges
-    columns = {ntype: block.dstnodes[ntype].data[NID] for ntype in block.dsttypes}
-    rows = {ntype: block.srcnodes[ntype].data[NID] for ntype in block.srctypes}
-    fields: list[Any] = [csc, columns, rows, ids]
-    fields = fields if typed else [next(iter(x.values())) for x in fields]
-    edges, columns, rows, ids = fields
-    return SampledSubgraphImpl(edges, columns, rows, ids if has_original_edge_ids else None, ids)
+    csc: dict[str, CSCFormatBase] = {}
+    orders: list[Any] = []
+    on_host = block.device.type == "cpu"
+    names = [etype_tuple_to_str(etype) for etype in block.canonical_etypes]
+    for i, name in enumerate(names):
+        stored = block.adjacencies[i].csc() if on_host else None
+        if stored is not None and stored.edge_ids is None:  # as samplers make blocks
+            parts: Any = torch.from_numpy(stored.indptr), block.ids_tensor(stored.indices), ()
+        else:
+            parts = block.adj_tensors("csc", block.canonical_etypes[i])
+        indptr, indices, order = parts
+        csc[name] = CSCFormatBase(indptr.long(), indices, check=False)
+        orders.append(order)
+    count, frames = len(block.srctypes), [block.edge_frame_at(i) for i in range(len(names))]
+    nodes = [block.node_frame_at(i)[NID] for i in range(len(block.node_counts))]
+    rows, columns = (
+        dict(zip(block.srctypes, nodes, strict=False)),
+        dict(zip(block.dsttypes, nodes[count:], strict=True)),
+    )
+
+    @cache
+    def ids() -> Any:
+        read = [frame[EID] for frame in frames]
+        read = [x[order.long()] if len(order) else x for x, order in zip(read, orders, strict=True)]
+        return dict(zip(names, read, strict=True)) if typed else read[0]
+
+    result = SampledSubgraphImpl.__new__(SampledSubgraphImpl)
+    fields = (csc, columns, rows) if typed else (next(iter(x.values())) for x in (csc, columns, rows))
+    fields = *fields, ids if has_original_edge_ids else None, ids
+    result.__dict__.update(zip(_FIELDS, fields, strict=True))
+    return result
 
 
 def compacted(subgraph: SampledSubgraph) -> SampledSubgraph:
     """Return a subgraph whose sources are numbered from 0 on, destinations first; itself where they are."""
     if subgraph.original_row_node_ids is not None:
         return subgraph
-    columns = subgraph.original_column_node_ids
-    rows, csc = unique_and_compact_csc_formats(subgraph.sampled_csc, columns)
+    rows, csc = unique_and_compact_csc_formats(subgraph.sampled_csc, subgraph.original_column_node_ids)
+    return _renumbered(subgraph, rows, csc)
+
+
+def with_own_sources(subgraph: SampledSubgraph) -> SampledSubgraph:
+    """Return a subgraph in which each edge has a source of its own, after the destinations."""
+    rows, csc = compact_csc_format(subgraph.sampled_csc, subgraph.original_column_node_ids)
+    return _renumbered(subgraph, rows, csc)
+
+
+def _renumbered(subgraph: SampledSubgraph, rows: Any, csc: Any) -> SampledSubgraph:
     ids = subgraph.original_edge_ids, getattr(subgraph, "_edge_ids_in_fused_csc_sampling_graph", None)
-    return SampledSubgraphImpl(csc, columns, rows, *ids)
+    return SampledSubgraphImpl(csc, subgraph.original_column_node_ids, rows, *ids)
+
+
+def block_without(block: DGLGraph, edges: Any) -> DGLGraph:
+    """Return a block without the edges between pairs of nodes of the graph, (n, 2), by edge type for several types.
+
+    Raises DGLError: as :meth:`SampledSubgraph.exclude_edges`.
+    """
+    if isinstance(edges, Mapping) != (len(block.canonical_etypes) > 1) or block.device.type != "cpu":
+        return block_of(subgraph_of(block, isinstance(edges, Mapping)).exclude_edges(edges))
+    adjacencies, frames = list(block.adjacencies), list(block.edge_frames)
+    for i, etype in enumerate(block.canonical_etypes):
+        stored, (source, _, target) = adjacencies[i].csc(), etype
+        indptr, indices = torch.from_numpy(stored.indptr), torch.from_numpy(stored.indices)
+        pairs = edges.get(etype_tuple_to_str(etype)) if isinstance(edges, Mapping) else edges
+        left = entries_left(indptr, indices, pairs, block.srcnodes[source].data[NID], block.dstnodes[target].data[NID])
+        if left is None:
+            continue
+        bounds, places = (x.numpy() for x in left)
+        sizes = adjacencies[i].num_src, adjacencies[i].num_dst
+        rows = bounds, stored.indices[places]
+        adjacencies[i] = Adjacency.from_csc(*sizes, *rows, None, block.numpy_idtype, copy=False, validate=False)
+        edge_ids = places if stored.edge_ids is None else stored.edge_ids[places]
+        frames[i] = block.edge_frame_at(i).take(edge_ids)
+    result = make_graph(block.type_graph, tuple(adjacencies), block.node_counts, like=block)
+    result.node_frames, result.edge_frames = list(block.node_frames), frames
+    return result
 
 
 def block_of(subgraph: SampledSubgraph) -> DGLGraph:
@@ -243,22 +296,20 @@ def block_of(subgraph: SampledSubgraph) -> DGLGraph:
     if edge_ids is None:
         edge_ids = getattr(subgraph, "_edge_ids_in_fused_csc_sampling_graph", None)
     if not isinstance(csc, Mapping):
-        block = create_block(("csc", _arrays(csc)), len(rows), len(columns))
-        block.srcdata[NID], block.dstdata[NID] = rows, columns
-        if edge_ids is not None:
-            block.edata[EID] = edge_ids
-        return block
-    etypes = {etype: etype_str_to_tuple(etype) for etype in csc}
-    sources, destinations = ({t: len(ids) for t, ids in x.items()} for x in (rows, columns))
-    for source, _, destination in etypes.values():
-        sources.setdefault(source, 0)
-        destinations.setdefault(destination, 0)
-    data = {etypes[etype]: ("csc", _arrays(x)) for etype, x in csc.items()}
-    block = create_block(data, sources, destinations)
-    for ntype, ids in rows.items():
-        block.srcnodes[ntype].data[NID] = ids
-    for ntype, ids in columns.items():
-        block.dstnodes[ntype].data[NID] = ids
+        kind = ("_N", "_E", "_N")
+        etypes, csc, columns, rows = {None: kind}, {None: csc}, {"_N": columns}, {"_N": rows}
+        edge_ids = None if edge_ids is None else {None: edge_ids}
+    else:
+        etypes = {etype: etype_str_to_tuple(etype) for etype in csc}
+    sizes = [
+        {t: len(ids[t]) if t in ids else 0 for a, _, b in etypes.values() for t in (a, b)} for ids in (rows, columns)
+    ]
+    for counts, ids in zip(sizes, (rows, columns), strict=True):
+        counts.update({ntype: len(x) for ntype, x in ids.items()})
+    block = create_block({etypes[etype]: ("csc", _arrays(x)) for etype, x in csc.items()}, sizes[0], sizes[1])
+    for side, ids in ((block.srcnodes, rows), (block.dstnodes, columns)):
+        for ntype, x in ids.items():
+            side[ntype].data[NID] = x
     for etype, ids in (edge_ids or {}).items():
         block.edges[etypes[etype]].data[EID] = ids
     return block

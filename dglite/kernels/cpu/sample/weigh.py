@@ -68,11 +68,15 @@ class ExcludedEdges(NamedTuple):
         a set of edge ids, or empty.
     edge_times, seed_times
         where not empty, edges whose time, by edge id, is not at most the row's.
+    edges_since, seeds_since
+        where not empty, edges whose time, by edge id, is not at least the row's.
     """
 
     excluded: np.ndarray
     edge_times: np.ndarray
     seed_times: np.ndarray
+    edges_since: np.ndarray
+    seeds_since: np.ndarray
 
 
 @Kernel
@@ -164,7 +168,9 @@ def _is_absent(edge: int, i: int, absent: ExcludedEdges) -> bool:
     """Whether an edge is treated as if it were not in row i."""
     if len(absent.excluded) > 0 and in_set(absent.excluded, edge):
         return True
-    return len(absent.seed_times) > 0 and not absent.edge_times[edge] <= absent.seed_times[i]
+    if len(absent.seed_times) > 0 and not absent.edge_times[edge] <= absent.seed_times[i]:
+        return True
+    return len(absent.seeds_since) > 0 and not absent.edges_since[edge] >= absent.seeds_since[i]
 
 
 @Kernel
