@@ -1,7 +1,8 @@
 """Errors of calls whose arguments do not fit: which argument, what it is called here, how the function is called.
 
 A function of users is decorated with :func:`explained`, a class with :func:`explain_constructors`: they add what to do
-to the ``TypeError`` that Python raises, and nothing to a call that fits.
+to the ``TypeError`` that Python raises, and nothing to a call that fits. Where a call failed by an error that is not
+about its arguments, and an argument is not what its annotation says, the error becomes one that names the argument.
 """
 
 from __future__ import annotations
@@ -10,8 +11,13 @@ import difflib
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
+
+import numpy as np
+
+from .errors import DGLError
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 AnyClass = TypeVar("AnyClass", bound=type)
@@ -143,6 +149,92 @@ def require_bound(
         raise TypeError(f"{name}: {mismatch}; it is called as {name}({expected})") from None
 
 
+_UNPLANNED = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RuntimeError)
+"""What Python, NumPy and torch raise where an argument is of another type than a function works with."""
+
+
+def _is_iterable(value: Any) -> bool:
+    return isinstance(value, Iterable)
+
+
+def _is_number(value: Any) -> bool:
+    with suppress(Exception):
+        float(value)
+        return not isinstance(value, str | bytes)
+    return False
+
+
+def _is_integer(value: Any) -> bool:
+    return hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0
+
+
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "None": ("None", lambda value: value is None),
+    "bool": ("True or False", lambda value: isinstance(value, bool | np.bool_ | int)),
+    "int": ("an integer", _is_integer),
+    "float": ("a number", _is_number),
+    "str": ("a string", lambda value: isinstance(value, str)),
+    "DGLGraph": ("a graph", lambda value: any(cls.__name__ == "DGLGraph" for cls in type(value).__mro__)),
+    "Sequence[str]": ("a list of names", lambda value: _is_iterable(value) and all(isinstance(x, str) for x in value)),
+    "Sequence": ("a list", _is_iterable),
+    "Iterable": ("a list", _is_iterable),
+    "Mapping": ("a dictionary", lambda value: isinstance(value, Mapping)),
+    "Callable": ("a function", callable),
+}
+"""By annotation, whole or up to its bracket: what it means in words, and whether a value is one."""
+
+
+def _alternatives(annotation: str) -> list[str]:
+    """Return the types of a union, ``Sequence[int | None] | None`` for instance is two."""
+    parts, depth = [""], 0
+    for character in annotation:
+        depth += (character == "[") - (character == "]")
+        if character == "|" and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]
+
+
+def _misfit(annotation: Any, value: Any) -> str:
+    """Return what an annotation asks for in words, if ``value`` is known to be something else; else nothing."""
+    expected = []
+    for part in _alternatives(annotation) if isinstance(annotation, str) else ["Any"]:
+        words, fits = _KINDS.get(part) or _KINDS.get(part.partition("[")[0], ("", None))
+        if fits is None:
+            return ""
+        with suppress(Exception):
+            if fits(value):
+                return ""
+        if words not in expected:
+            expected.append(words)
+    return " or ".join(expected)
+
+
+def misfitting(
+    name: str, signature: inspect.Signature, args: Any, kwargs: Any, error: Exception | None
+) -> DGLError | None:
+    """Return an error that names an argument which is not what its annotation says, None if all are.
+
+    None, too, if the ``error`` with which the call failed was raised on purpose: its class is dglite's, or its message
+    names the argument.
+    """
+    if isinstance(error, DGLError):
+        return None
+    with suppress(TypeError):
+        for argument, value in signature.bind(*args, **kwargs).arguments.items():
+            expected = _misfit(signature.parameters[argument].annotation, value)
+            if expected and (error is None or not re.search(rf"\b{argument}\b", str(error))):
+                return DGLError(f"{name}: {argument} must be {expected}, got {_shown(value)}")
+    return None
+
+
+def _shown(value: Any) -> str:
+    with suppress(Exception):
+        return f"{value!r:.60}"
+    return type(value).__name__
+
+
 def explained(function: AnyFunction) -> AnyFunction:
     """Decorate a function or a method: where its arguments do not fit, the error says what it takes."""
 
@@ -150,9 +242,12 @@ def explained(function: AnyFunction) -> AnyFunction:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except TypeError as error:
-            if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # the function did not begin
+        except _UNPLANNED as error:
+            if _never_began(error):
                 _require_bound(function, args, kwargs)
+            better = misfitting(*_called(function, args), kwargs, error)
+            if better is not None:
+                raise better from error
             raise
 
     named: Any = call
@@ -160,29 +255,51 @@ def explained(function: AnyFunction) -> AnyFunction:
     return named  # type: ignore[no-any-return]
 
 
-def _require_bound(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _never_began(error: Exception) -> bool:
+    """Whether an error is Python's about a call whose arguments do not fit, which no line of the function raised."""
+    return type(error) is TypeError and error.__traceback__ is not None and error.__traceback__.tb_next is None
+
+
+def _called(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, inspect.Signature, tuple[Any, ...]]:
+    """Return how users call a function or a method, its signature without ``self``, and the arguments of that."""
     parameters, name = list(inspect.signature(function).parameters.values()), function.__name__
     if parameters[0].name == "self":
         parameters, args = parameters[1:], args[1:]
         name = _CALLED.get(function.__qualname__, f"g.{name}")
-    require_bound(name, inspect.Signature(parameters), args, kwargs)
+    return name, inspect.Signature(parameters), args
 
 
-def explain_constructors(cls: AnyClass, of_layer: bool = False) -> AnyClass:
-    """Do the same for the constructor that a class defines: decorate it, or call this in ``__init_subclass__``."""
+def _require_bound(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    name, signature, args = _called(function, args)
+    require_bound(name, signature, args, kwargs)
+
+
+def explain_constructors(cls: AnyClass, of_layer: bool = False, strict: bool = False) -> AnyClass:
+    """Do the same for the constructor that a class defines: decorate it, or call this in ``__init_subclass__``.
+
+    With ``strict`` every argument must be what its annotation says, for classes that use arguments only later.
+    """
     init: Any = vars(cls).get("__init__")
     if init is None:
         return cls
+
+    def misfit_of(name: str, args: Any, kwargs: Any, error: Exception | None) -> DGLError | None:
+        _self, *others = inspect.signature(init).parameters.values()
+        if error is not None and _never_began(error):
+            require_bound(name, inspect.Signature(others), args, kwargs, of_layer)
+        return misfitting(name, inspect.Signature(others), args, kwargs, error)
 
     @functools.wraps(init)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         try:
             init(self, *args, **kwargs)
-        except TypeError as error:
-            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-                _self, *others = inspect.signature(init).parameters.values()
-                require_bound(type(self).__name__, inspect.Signature(others), args, kwargs, of_layer)
+        except _UNPLANNED as error:
+            better = misfit_of(type(self).__name__, args, kwargs, error)
+            if better is not None:
+                raise better from error
             raise
+        if strict and (misfit := misfit_of(type(self).__name__, args, kwargs, None)):
+            raise misfit
 
     cls.__init__ = __init__  # type: ignore[misc]
     return cls

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
@@ -28,6 +29,7 @@ _CONVERGED = 1e-4
 """Relative fall of the expected number of vertices below which importances are taken to have converged."""
 
 
+@explained
 def sample_labors(
     g: DGLGraph,
     nodes: Any,

@@ -173,6 +173,7 @@ def _weighted(
     return rows.packed(places, counts)
 
 
+@explained
 def sample_neighbors_biased(
     g: DGLGraph,
     nodes: Any,
@@ -235,6 +236,7 @@ def _seeds_of_relation(g: DGLGraph, nodes: Any, inward: bool) -> np.ndarray:
     return _NO_GROUPS if seeds is None else seeds
 
 
+@explained
 def sample_etype_neighbors(
     g: DGLGraph,
     nodes: Any,
@@ -304,6 +306,7 @@ def _joined(parts: Any, bounds: np.ndarray) -> np.ndarray:
     return joined
 
 
+@explained
 def select_topk(
     g: DGLGraph,
     k: Any,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..frame import EID, NID
@@ -24,6 +25,7 @@ _MOST_EMPTY = 1 << 16
 _MODES, _OBJECTIVES = ("k-way", "recursive"), ("cut", "vol")
 
 
+@explained
 def metis_partition_assignment(
     g: DGLGraph,
     k: int,
@@ -104,6 +106,7 @@ def _weights(adjacency: Adjacency, balance_ntypes: Tensor | None, balance_edges:
     return np.maximum(np.rint(total / total.min()).astype(np.int64), 1)
 
 
+@explained
 def metis_partition(
     g: DGLGraph,
     k: int,
@@ -121,6 +124,7 @@ def metis_partition(
     return partition_graph_with_halo(g, parts, extra_cached_hops, reshuffle)[0]
 
 
+@explained
 def partition_graph_with_halo(
     g: DGLGraph, node_part: Any, extra_cached_hops: int, reshuffle: bool = False
 ) -> tuple[dict[int, DGLGraph], Tensor | None, Tensor | None]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
@@ -14,6 +15,7 @@ from ..structure import Adjacency, Compressed
 from ..structure.distinct import numbered
 
 
+@explained
 def norm_by_dst(g: DGLGraph, etype: Any = None) -> Tensor:
     """Return for each edge one over the in-degree of its destination, float32 (num_edges,)."""
     require_graph(g)
@@ -23,6 +25,7 @@ def norm_by_dst(g: DGLGraph, etype: Any = None) -> Tensor:
     return g.as_tensor((1 / degrees).astype(np.float32))
 
 
+@explained
 def sort_csr_by_tag(g: DGLGraph, tag: Any, tag_offset_name: str = "_TAG_OFFSET", tag_type: str = "node") -> DGLGraph:
     """Return the graph with the out-edges of each node, in its CSR, sorted by tag.
 
@@ -50,6 +53,7 @@ def sort_csr_by_tag(g: DGLGraph, tag: Any, tag_offset_name: str = "_TAG_OFFSET",
     return result
 
 
+@explained
 def sort_csc_by_tag(g: DGLGraph, tag: Any, tag_offset_name: str = "_TAG_OFFSET", tag_type: str = "node") -> DGLGraph:
     """Return the graph with the in-edges of each node, in its CSC, sorted by the tag of their source or their own.
 

@@ -89,6 +89,7 @@ def to_homogeneous(
     return (result, node_counts, edge_counts) if return_count else result
 
 
+@explained
 def to_heterogeneous(
     G: DGLGraph,
     ntypes: Sequence[str],
@@ -242,6 +243,7 @@ def _dealt(frame: Frame, rows: np.ndarray, field: str, result: DGLGraph, id_name
     return dealt
 
 
+@explained
 def block_to_graph(block: DGLGraph) -> DGLGraph:
     """Return a block as a graph whose node types are its source types, ``x_src``, and its destination types, ``x_dst``.
 
