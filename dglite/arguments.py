@@ -8,8 +8,11 @@ about its arguments, and an argument is not what its annotation says, the error 
 from __future__ import annotations
 
 import difflib
+import dis
 import functools
 import inspect
+import math
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -149,32 +152,41 @@ def require_bound(
         raise TypeError(f"{name}: {mismatch}; it is called as {name}({expected})") from None
 
 
-_UNPLANNED = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RuntimeError)
+_FOLDER = os.path.dirname(__file__)
+_RAISE = dis.opmap["RAISE_VARARGS"]
+UNPLANNED = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RuntimeError)
 """What Python, NumPy and torch raise where an argument is of another type than a function works with."""
 
 
 def _is_iterable(value: Any) -> bool:
-    return isinstance(value, Iterable)
+    return isinstance(value, Iterable) and getattr(value, "ndim", 1) != 0
+
+
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "shape") and getattr(getattr(value, "dtype", None), "kind", "f") in "biufc"
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool | np.bool_) or (isinstance(value, int) and value in (0, 1))
 
 
 def _is_number(value: Any) -> bool:
-    with suppress(Exception):
-        float(value)
-        return not isinstance(value, str | bytes)
-    return False
+    return hasattr(value, "__float__") and math.prod(getattr(value, "shape", ())) == 1
 
 
 def _is_integer(value: Any) -> bool:
-    return hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0
+    return hasattr(type(value), "__index__") and getattr(value, "ndim", 0) == 0
 
 
 _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "None": ("None", lambda value: value is None),
-    "bool": ("True or False", lambda value: isinstance(value, bool | np.bool_ | int)),
+    "bool": ("True or False", _is_flag),
     "int": ("an integer", _is_integer),
     "float": ("a number", _is_number),
     "str": ("a string", lambda value: isinstance(value, str)),
     "DGLGraph": ("a graph", lambda value: any(cls.__name__ == "DGLGraph" for cls in type(value).__mro__)),
+    "Tensor": ("a tensor", _is_tensor),
+    "tuple": ("a tuple", lambda value: isinstance(value, tuple | list)),
     "Sequence[str]": ("a list of names", lambda value: _is_iterable(value) and all(isinstance(x, str) for x in value)),
     "Sequence": ("a list", _is_iterable),
     "Iterable": ("a list", _is_iterable),
@@ -216,17 +228,27 @@ def misfitting(
 ) -> DGLError | None:
     """Return an error that names an argument which is not what its annotation says, None if all are.
 
-    None, too, if the ``error`` with which the call failed was raised on purpose: its class is dglite's, or its message
-    names the argument.
+    None, too, if dglite raised the ``error`` with which the call failed on purpose.
     """
-    if isinstance(error, DGLError):
+    if error is not None and _is_raised_here(error):
         return None
     with suppress(TypeError):
         for argument, value in signature.bind(*args, **kwargs).arguments.items():
             expected = _misfit(signature.parameters[argument].annotation, value)
-            if expected and (error is None or not re.search(rf"\b{argument}\b", str(error))):
+            if expected:
                 return DGLError(f"{name}: {argument} must be {expected}, got {_shown(value)}")
     return None
+
+
+def _is_raised_here(error: Exception) -> bool:
+    """Whether a ``raise`` in dglite's code raised an error, rather than Python, NumPy or torch that it called."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    if traceback is None:
+        return True
+    code = traceback.tb_frame.f_code
+    return code.co_filename.startswith(_FOLDER) and code.co_code[traceback.tb_lasti] == _RAISE
 
 
 def _shown(value: Any) -> str:
@@ -242,7 +264,7 @@ def explained(function: AnyFunction) -> AnyFunction:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except _UNPLANNED as error:
+        except UNPLANNED as error:
             if _never_began(error):
                 _require_bound(function, args, kwargs)
             better = misfitting(*_called(function, args), kwargs, error)
@@ -293,7 +315,7 @@ def explain_constructors(cls: AnyClass, of_layer: bool = False, strict: bool = F
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         try:
             init(self, *args, **kwargs)
-        except _UNPLANNED as error:
+        except UNPLANNED as error:
             better = misfit_of(type(self).__name__, args, kwargs, error)
             if better is not None:
                 raise better from error

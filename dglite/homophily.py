@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from .arguments import explained
-from .backend import Tensor, active
+from .backend import Tensor
 from .errors import DGLError
 from .graph import DGLGraph
 from .graph.storage import require_graph
 from .structure.distinct import distinct
+from .structure.ids import array_of
 
 __all__ = [
     "adjusted_homophily",
@@ -122,7 +123,7 @@ def _labelled(graph: DGLGraph, y: Tensor) -> tuple[np.ndarray, np.ndarray, np.nd
         raise DGLError(f"homophily needs one node type and one edge type; got {graph.canonical_etypes}")
     if isinstance(y, str):
         raise DGLError(f"y must be a tensor of labels, g.ndata[{y!r}], not its name")
-    labels = active.to_numpy(active.asarray(y))
+    labels = array_of(y, "y")
     if labels.shape != (graph.num_nodes(),) or labels.dtype.kind not in "iu":
         raise DGLError(
             f"got labels {labels.dtype} of shape {labels.shape}; expected an integer for each of the "

@@ -193,11 +193,11 @@ class TypeMixin(GraphBase):
     def _relations_of(self, key: Any) -> Sequence[int]:
         if type(key) is str and (named := self.type_graph.named(key)):
             return named
-        anything = slice(None)
+        asked, anything = key, slice(None)
         if not isinstance(key, tuple):
             key = (anything, key, anything)
-        if len(key) != 3:
-            raise DGLError(f"g[{key!r}] is not understood; use g['etype'] or g['srctype', 'etype', 'dsttype']")
+        if len(key) != 3 or not all(isinstance(name, str | slice) for name in key):
+            raise DGLError(f"g[{asked!r:.80}] is not understood; use g['etype'] or g['srctype', 'etype', 'dsttype']")
         relations = [
             i
             for i, etype in enumerate(self.type_graph.canonical_etypes)

@@ -77,6 +77,14 @@ def names_of(names: Any, label: str) -> list[str]:
     return listed
 
 
+def array_of(values: Any, label: str) -> np.ndarray:
+    """Return the array of numbers that a user gives as a tensor, an array or a list; ``DGLError`` for anything else."""
+    try:
+        return active.to_numpy(active.asarray(values))
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise DGLError(f"{label} must be a tensor, an array or a list of numbers, got {values!r:.60}") from error
+
+
 def is_all(ids: Any) -> bool:
     """Whether ``ids`` is :data:`ALL`."""
     return type(ids) is str and ids == ALL

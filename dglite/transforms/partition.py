@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import explained
-from ..backend import Tensor, active
+from ..backend import Tensor
 from ..errors import DGLError
 from ..frame import EID, NID
 from ..graph import DGLGraph
@@ -16,7 +16,7 @@ from ..graph.storage import make_graph
 from ..progress import progress
 from ..structure import Adjacency
 from ..structure.distinct import in_order_of_appearance
-from ..structure.ids import count_of, integer_array
+from ..structure.ids import array_of, count_of, integer_array
 from ..structure.metagraph import HOMOGENEOUS
 from .parts import require_homogeneous, without_parallel
 
@@ -93,7 +93,7 @@ def _weights(adjacency: Adjacency, balance_ntypes: Tensor | None, balance_edges:
     """Return an integer weight of each node, None where all are alike."""
     num_nodes, shares = adjacency.num_src, []
     if balance_ntypes is not None:
-        types = active.to_numpy(active.asarray(balance_ntypes))
+        types = array_of(balance_ntypes, "balance_ntypes")
         if types.shape != (num_nodes,) or types.dtype.kind not in "iub":
             raise DGLError(f"balance_ntypes must be an integer for each of the {num_nodes} nodes, got {types.shape}")
         _, inverse, counts = np.unique(types, return_inverse=True, return_counts=True)

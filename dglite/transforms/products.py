@@ -123,6 +123,7 @@ def metapath_reachable_graph(g: DGLGraph, metapath: Sequence[Any]) -> DGLGraph:
     Raises DGLError: the path is empty, an edge type does not exist, or one does not start where the one before ends.
     """
     require_graph(g)
+    metapath = list(metapath)
     if not metapath:
         raise DGLError("metapath_reachable_graph: the metapath is empty; give at least one edge type")
     indices = [g.etype_id(etype) for etype in metapath]

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from ..arguments import explained
-from ..backend import Tensor, active
+from ..backend import Tensor
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.storage import require_graph
 from ..structure import Adjacency, Compressed
 from ..structure.distinct import numbered
+from ..structure.ids import array_of
 
 
 @explained
@@ -79,7 +80,7 @@ def _only(g: DGLGraph, caller: str) -> Adjacency:
 def _tags(tag: Any, tag_type: str, num_nodes: int, num_edges: int) -> np.ndarray:
     if tag_type not in ("node", "edge"):
         raise DGLError(f"tag_type={tag_type!r} is not understood; expected 'node' or 'edge'")
-    tags = active.to_numpy(active.asarray(tag))
+    tags = array_of(tag, "tag")
     expected = num_nodes if tag_type == "node" else num_edges
     if tags.shape != (expected,) or tags.dtype.kind not in "iu" or (len(tags) and tags.min() < 0):
         raise DGLError(
