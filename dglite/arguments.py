@@ -175,7 +175,11 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_integer(value: Any) -> bool:
-    return hasattr(type(value), "__index__") and getattr(value, "ndim", 0) == 0
+    return hasattr(type(value), "__index__") and getattr(value, "ndim", 0) == 0 and not isinstance(value, bool)
+
+
+def _is_named(name: str) -> Callable[[Any], bool]:
+    return lambda value: any(cls.__name__ == name for cls in type(value).__mro__)
 
 
 _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
@@ -184,7 +188,9 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "int": ("an integer", _is_integer),
     "float": ("a number", _is_number),
     "str": ("a string", lambda value: isinstance(value, str)),
-    "DGLGraph": ("a graph", lambda value: any(cls.__name__ == "DGLGraph" for cls in type(value).__mro__)),
+    "DGLGraph": ("a graph", _is_named("DGLGraph")),
+    "Matrix": ("a sparse matrix of dglite.sparse", _is_named("MatrixBase")),
+    "MatrixBase": ("a sparse matrix of dglite.sparse", _is_named("MatrixBase")),
     "Tensor": ("a tensor", _is_tensor),
     "tuple": ("a tuple", lambda value: isinstance(value, tuple | list)),
     "Sequence[str]": ("a list of names", lambda value: _is_iterable(value) and all(isinstance(x, str) for x in value)),
@@ -223,18 +229,26 @@ def _misfit(annotation: Any, value: Any) -> str:
     return " or ".join(expected)
 
 
+def _is_no_size(annotation: Any, value: Any) -> bool:
+    return str(annotation).startswith("int") and _is_integer(value) and not 0 <= value <= 1 << 48
+
+
 def misfitting(
-    name: str, signature: inspect.Signature, args: Any, kwargs: Any, error: Exception | None
+    name: str, signature: inspect.Signature, args: Any, kwargs: Any, error: Exception | None, are_sizes: bool = False
 ) -> DGLError | None:
     """Return an error that names an argument which is not what its annotation says, None if all are.
 
-    None, too, if dglite raised the ``error`` with which the call failed on purpose.
+    With ``are_sizes`` integers are sizes of tensors, so neither negative nor above 2**48. None, too, if dglite raised
+    the ``error`` with which the call failed on purpose.
     """
     if error is not None and _is_raised_here(error):
         return None
     with suppress(TypeError):
         for argument, value in signature.bind(*args, **kwargs).arguments.items():
-            expected = _misfit(signature.parameters[argument].annotation, value)
+            annotation = signature.parameters[argument].annotation
+            expected = _misfit(annotation, value)
+            if not expected and are_sizes and _is_no_size(annotation, value):
+                expected = "an integer >= 0, a size"
             if expected:
                 return DGLError(f"{name}: {argument} must be {expected}, got {_shown(value)}")
     return None
@@ -309,7 +323,7 @@ def explain_constructors(cls: AnyClass, of_layer: bool = False, strict: bool = F
         _self, *others = inspect.signature(init).parameters.values()
         if error is not None and _never_began(error):
             require_bound(name, inspect.Signature(others), args, kwargs, of_layer)
-        return misfitting(name, inspect.Signature(others), args, kwargs, error)
+        return misfitting(name, inspect.Signature(others), args, kwargs, error, of_layer)
 
     @functools.wraps(init)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:

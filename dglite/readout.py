@@ -58,7 +58,8 @@ def readout_nodes(
     feat
         name of the feature, (num_nodes, *feat), of a floating dtype.
     weight
-        name of a feature that the first is multiplied by before, of a shape that broadcasts with it.
+        name of a feature that the first is multiplied by before: one number a row, (num_nodes,) or (num_nodes, 1), or a
+        shape that broadcasts to the feature's.
     op
         ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``. A mean divides by the number of nodes, weighted or not.
     ntype

@@ -224,6 +224,16 @@ def require_rows(layer: Any, argument: str, x: Any, expected: int, owner: str) -
         )
 
 
+def require_edge_weight(layer: Any, weight: Any, num_edges: int) -> None:
+    """Raise ``DGLError`` unless ``weight`` has a number, or a row of them, for each edge."""
+    require_rows(layer, "edge_weight", weight, num_edges, "edges")
+    if weight.ndim > 2:
+        raise DGLError(
+            f"{type(layer).__name__}: edge_weight of shape {tuple(weight.shape)} was given; expected one number "
+            f"for each edge, ({num_edges},) or ({num_edges}, 1)"
+        )
+
+
 def first_rows(x: Tensor, count: int) -> Tensor:
     """Return the first ``count`` rows; ``x`` itself, not a view with a gradient to copy, when that is all."""
     if active.compiling():  # a program is not for one of the two
