@@ -162,6 +162,10 @@ def _is_iterable(value: Any) -> bool:
     return isinstance(value, Iterable) and getattr(value, "ndim", 1) != 0
 
 
+def _are_names(value: Any) -> bool:
+    return isinstance(value, Mapping) or (_is_iterable(value) and all(isinstance(name, str) for name in value))
+
+
 def _is_tensor(value: Any) -> bool:
     return hasattr(value, "shape") and getattr(getattr(value, "dtype", None), "kind", "f") in "biufc"
 
@@ -175,7 +179,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_integer(value: Any) -> bool:
-    return hasattr(type(value), "__index__") and getattr(value, "ndim", 0) == 0 and not isinstance(value, bool)
+    return hasattr(type(value), "__index__") and getattr(value, "ndim", 0) == 0
 
 
 def _is_named(name: str) -> Callable[[Any], bool]:
@@ -193,7 +197,8 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "MatrixBase": ("a sparse matrix of dglite.sparse", _is_named("MatrixBase")),
     "Tensor": ("a tensor", _is_tensor),
     "tuple": ("a tuple", lambda value: isinstance(value, tuple | list)),
-    "Sequence[str]": ("a list of names", lambda value: _is_iterable(value) and all(isinstance(x, str) for x in value)),
+    "Names": ("a list of names, a dictionary of such lists by type", lambda value: value is None or _are_names(value)),
+    "Sequence[str]": ("a list of names", lambda value: not isinstance(value, Mapping) and _are_names(value)),
     "Sequence": ("a list", _is_iterable),
     "Iterable": ("a list", _is_iterable),
     "Mapping": ("a dictionary", lambda value: isinstance(value, Mapping)),
@@ -230,7 +235,10 @@ def _misfit(annotation: Any, value: Any) -> str:
 
 
 def _is_no_size(annotation: Any, value: Any) -> bool:
-    return str(annotation).startswith("int") and _is_integer(value) and not 0 <= value <= 1 << 48
+    """Whether an integer is no size of a tensor."""
+    if not str(annotation).startswith("int") or not _is_integer(value):
+        return False
+    return isinstance(value, bool) or not 0 <= value <= 1 << 48
 
 
 def misfitting(

@@ -538,4 +538,41 @@ VALUES = [
     ),
 ]
 
-MORE = [*ASSIGNED, *ARGUMENTS, *VALUES]
+UNFIT = [
+    ("dgl.to_homogeneous(h, ndata=3)", "to_homogeneous: ndata must be a list of names or None, got 3"),
+    ("dgl.reverse(g, x)", "reverse: copy_ndata must be True or False, got tensor"),
+    ("dgl.slice_batch(dgl.batch([g, g]), 0, store_ids=x)", "store_ids must be True or False"),
+    ("dgl.edge_type_subgraph(h, None)", "etypes must be a list, got None"),
+    ("dgl.node_type_subgraph(h, 3)", "ntypes must be a list of names"),
+    ("dgl.from_networkx(nx.path_graph(3), node_attrs=4)", "node_attrs must be a list of names or None, got 4"),
+    ("dgl.block_to_graph(None)", "block must be a graph, got None"),
+    ("dgl.graph(([0], [1]), idtype=[])", "idtype must be int32 or int64, got []"),
+    ("dgl.graph(([0], [1]), device=np.zeros(2))", "no device array"),
+    ("dgl.graph((torch.eye(3).to_sparse(), torch.arange(3)))", "dense tensor", "torch.sparse_coo", "to_dense()"),
+    ("dgl.graph(('csr', (torch.zeros(2, 2).long(), torch.tensor([1]))))", "indptr must be one-dimensional", "(2, 2)"),
+    ("dgl.graph(('csr', (torch.tensor([0, 1]), torch.tensor([2**62]))))", "too large"),
+    ("dgl.graph(('coo', None))", "('coo', NoneType) is not understood", "('coo', (u, v))"),
+    ("dgl.edge_homophily(g, None)", "y must be a tensor", "got None"),
+    ("dgl.sort_csr_by_tag(g, None)", "tag must be a tensor, an array or a list of numbers"),
+    ("dgl.broadcast_nodes(g, None)", "the feature of graphs must be a tensor", "NoneType"),
+    ("dgl.sum_nodes(g, 'y', 'x')", "weight 'x' has shape (4, 8)", "one number for each row"),
+    ("dgl.PPR(alpha=None)", "alpha must be a number from 0 to 1"),
+    ("dgl.FeatMask(node_feat_names=3)", "FeatMask: node_feat_names must be a list of names or None"),
+    ("dgl.RandomNodeSplit(num_val=float('nan'))(g)", "num_val=nan", "a fraction below 1"),
+    ("dgl.RandomNodeSplit(num_splits=0)", "num_splits must be an integer >= 1"),
+    ("dgl.SIGNDiffusion(1.5)", "k must be an integer >= 1, got 1.5"),
+    ("NeighborSampler([2], prefetch_node_feats=3)", "prefetch_node_feats must be a list of names", "got 3"),
+    ("g.formats(3)", "formats must be a string or a list of names or None, got 3"),
+    ("g.prop_nodes(None)", "nodes_generator must be a list, got None"),
+    ("g.group_apply_edges('dst', None)", "func must be a function, got None"),
+    ("g[[1, 2]]", "g[[1, 2]] matches no edge type"),
+    ("GATConv(8, 2, 2)(g, x, None, x)", "GATConv: get_attention must be True or False"),
+    ("SumPooling()(g, -1)", "SumPooling: feat must be a tensor, got -1"),
+    ("RelGraphConv(-1, 2, 3)", "RelGraphConv: in_feat must be an integer >= 0, got -1"),
+    ("ChebConv(8, 10**30, 2)", "ChebConv: out_feats must be an integer >= 0, a size"),
+    ("GraphConv(8, 2)(g, x, edge_weight=torch.rand(4, 1, 1))", "edge_weight of shape (4, 1, 1)", "(4,) or (4, 1)"),
+    ("dgl.sparse.sum(None)", "input must be a sparse matrix of dglite.sparse, got None"),
+    ("g.adj().sample(0, 1, replace=x)", "replace must be True or False"),
+]
+
+MORE = [*ASSIGNED, *ARGUMENTS, *VALUES, *UNFIT]

@@ -196,16 +196,18 @@ class TypeMixin(GraphBase):
         asked, anything = key, slice(None)
         if not isinstance(key, tuple):
             key = (anything, key, anything)
-        if len(key) != 3 or not all(isinstance(name, str | slice) for name in key):
+        if len(key) != 3:
             raise DGLError(f"g[{asked!r:.80}] is not understood; use g['etype'] or g['srctype', 'etype', 'dsttype']")
         relations = [
             i
             for i, etype in enumerate(self.type_graph.canonical_etypes)
-            if all(want in (anything, name) for want, name in zip(key, etype, strict=True))
+            if all(_is_meant(want, name) for want, name in zip(key, etype, strict=True))
         ]
         if not relations:
-            pattern = next((name for name in key if name != anything), key) if key.count(anything) == 2 else key
-            raise DGLError(f"g[{pattern!r}] matches no edge type; there are {list(self.type_graph.canonical_etypes)}")
+            names = [name for name in key if not _is_meant(name, "")]
+            pattern = names[0] if len(names) == 1 else asked
+            there = list(self.type_graph.canonical_etypes)
+            raise DGLError(f"g[{pattern!r:.80}] matches no edge type; there are {there}")
         return relations
 
     # -- batches ------------------------------------------------------------------------------------------------
@@ -248,6 +250,11 @@ class TypeMixin(GraphBase):
         counts = {i: adjacency.num_edges for i, adjacency in enumerate(self.adjacencies)}
         by_type = {self.etype_id(name): value for name, value in _by_type(val, names).items()}
         self.batch_edge_counts = _segments(by_type, counts, names, "edges")
+
+
+def _is_meant(key: Any, name: str) -> bool:
+    """Whether a part of ``g[...]`` is ``:`` or this name."""
+    return isinstance(key, str | slice) and key in (slice(None), name)
 
 
 def _by_type(values: Any, names: tuple[Any, ...]) -> Mapping[Any, Any]:
