@@ -193,6 +193,8 @@ class TypeMixin(GraphBase):
     def _relations_of(self, key: Any) -> Sequence[int]:
         if type(key) is str and (named := self.type_graph.named(key)):
             return named
+        if type(key) is tuple and (index := self.type_graph.exactly(key)) is not None:
+            return (index,)
         asked, anything = key, slice(None)
         if not isinstance(key, tuple):
             key = (anything, key, anything)
