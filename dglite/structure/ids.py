@@ -59,6 +59,7 @@ def number_of(value: Any, label: str, least: float = -math.inf, most: float = ma
         number = math.nan
     if not least <= number <= most:
         limits = "" if least == -math.inf and most == math.inf else f" from {least:g} to {most:g}"
+        limits = f" >= {least:g}" if most == LARGEST_COUNT else limits
         raise DGLError(f"{label} must be a number{limits}, got {value!r:.60}")
     return number
 
