@@ -571,6 +571,9 @@ UNFIT = [
     ("RelGraphConv(-1, 2, 3)", "RelGraphConv: in_feat must be an integer >= 0, got -1"),
     ("ChebConv(8, 10**30, 2)", "ChebConv: out_feats must be an integer >= 0, a size"),
     ("GraphConv(8, 2)(g, x, edge_weight=torch.rand(4, 1, 1))", "edge_weight of shape (4, 1, 1)", "(4,) or (4, 1)"),
+    ("DataLoader(g, torch.arange(4), NeighborSampler([2]), device='gpu')", "no device 'gpu'"),
+    ("list(GraphDataLoader([(g, torch.ones(2)), (g, torch.ones(3))], batch_size=2))", "(2,) and (3,)", "collate_fn"),
+    ("GatedGraphConv(8, 8, 1.5, 1)", "GatedGraphConv: n_steps must be an integer >= 0, got 1.5"),
     ("dgl.sparse.sum(None)", "input must be a sparse matrix of dglite.sparse, got None"),
     ("g.adj().sample(0, 1, replace=x)", "replace must be True or False"),
 ]

@@ -139,7 +139,7 @@ def require_norm(layer: Any, norm: Any) -> None:
         require_module(layer, "norm", norm, "torch.nn.BatchNorm1d(out_feats), or None")
 
 
-def require_sizes(layer: Any, least: int = 0, **sizes: Any) -> None:
+def require_sizes(layer: Any, /, least: int = 0, **sizes: Any) -> None:
     """Raise ``DGLError`` unless each size, or both of a pair, is an integer from ``least`` up."""
     for name, size in sizes.items():
         if isinstance(size, tuple) and len(size) != 2:
