@@ -539,6 +539,8 @@ VALUES = [
 ]
 
 UNFIT = [
+    ("g.ndata.__setitem__('z', np.ma.masked_less(np.arange(4.0), 2))", "masked array", "array.filled(0)"),
+    ("g.adj().to(device='gpu')", "no device 'gpu'"),
     ("dgl.to_homogeneous(h, ndata=3)", "to_homogeneous: ndata must be a list of names or None, got 3"),
     ("dgl.reverse(g, x)", "reverse: copy_ndata must be True or False, got tensor"),
     ("dgl.slice_batch(dgl.batch([g, g]), 0, store_ids=x)", "store_ids must be True or False"),

@@ -10,6 +10,7 @@ import numpy as np
 from ..arguments import explained
 from ..backend import Tensor, active, admitted
 from ..errors import DGLError
+from ..graph.storage import canonical_device
 from ..structure import Adjacency
 from ..structure.ids import check_range, count_of, integer_array
 from ..structure.traced import traced_edges
@@ -106,7 +107,7 @@ def identity(shape: Shape, d: int | None = None, dtype: Any = None, device: Any 
     size = min(_checked_shape(shape))
     name = "float32" if dtype is None else str(dtype).rpartition(".")[2]
     shape_of_values = (size,) if d is None else (size, count_of(d, "d", most=2**31 - 1))
-    ones = active.full(shape_of_values, 1, name, active.cpu() if device is None else device)
+    ones = active.full(shape_of_values, 1, name, canonical_device(device))
     return diag(ones, shape)
 
 
