@@ -223,9 +223,10 @@ def _misfit(annotation: Any, value: Any) -> str:
     """Return what an annotation asks for in words, if ``value`` is known to be something else; else nothing."""
     expected = []
     for part in _alternatives(annotation) if isinstance(annotation, str) else ["Any"]:
-        words, fits = _KINDS.get(part) or _KINDS.get(part.partition("[")[0], ("", None))
-        if fits is None:
+        kind = _KINDS.get(part) or _KINDS.get(part.partition("[")[0])
+        if kind is None:
             return ""
+        words, fits = kind
         with suppress(Exception):
             if fits(value):
                 return ""
@@ -318,10 +319,11 @@ def _require_bound(function: Callable[..., Any], args: tuple[Any, ...], kwargs: 
     require_bound(name, signature, args, kwargs)
 
 
-def explain_constructors(cls: AnyClass, of_layer: bool = False, strict: bool = False) -> AnyClass:
+def explain_constructors(cls: AnyClass, of_layer: bool = False, strict: str | None = None) -> AnyClass:
     """Do the same for the constructor that a class defines: decorate it, or call this in ``__init_subclass__``.
 
-    With ``strict`` every argument must be what its annotation says, for classes that use arguments only later.
+    Every argument must be what its annotation says for classes of the package ``strict``, which use them only later;
+    not for those that users derive from them.
     """
     init: Any = vars(cls).get("__init__")
     if init is None:
@@ -342,7 +344,8 @@ def explain_constructors(cls: AnyClass, of_layer: bool = False, strict: bool = F
             if better is not None:
                 raise better from error
             raise
-        if strict and (misfit := misfit_of(type(self).__name__, args, kwargs, None)):
+        is_strict = strict is not None and type(self).__module__.startswith(f"{strict}.")
+        if is_strict and (misfit := misfit_of(type(self).__name__, args, kwargs, None)):
             raise misfit
 
     cls.__init__ = __init__  # type: ignore[misc]

@@ -45,7 +45,6 @@ class FormatMixin(GraphBase):
         for adjacency in self.adjacencies:
             adjacency.create_formats()
 
-    @explained
     def reverse(
         self,
         copy_ndata: bool = True,

@@ -145,7 +145,6 @@ class QueryMixin(GraphBase):
     def edge_ids(
         self, u: Ids | SingleId, v: Ids | SingleId, return_uv: Literal[True], etype: EdgeType | None = None
     ) -> Triple: ...
-    @explained
     def edge_ids(
         self, u: Any, v: Any, return_uv: bool = False, etype: EdgeType | None = None, *, force_multi: bool | None = None
     ) -> Any:

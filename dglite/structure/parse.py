@@ -202,7 +202,7 @@ def _from_format(
     for part, label in zip(parts, ("indptr", "indices", "edge ids"), strict=False):
         if part.ndim != 1:
             raise DGLError(f"{label} must be one-dimensional, got shape {part.shape}")
-    indptr, indices, edge_ids = (*parts, None)[:3]
+    indptr, indices, edge_ids = parts[0], parts[1], parts[2] if len(parts) == 3 else None
     rows, cols = max(len(indptr) - 1, 0), _bound(indices, "neighbour")
     if idtype is None:
         idtype = _INT32 if indices.dtype == _INT32 or (not indices.size and indptr.dtype == _INT32) else _INT64

@@ -159,7 +159,7 @@ def _warn_left_out(etypes: Sequence[str], relations: Sequence[tuple[str, str, st
             f"to_heterogeneous: no edge is of type {', '.join(map(repr, left_out))}, so that the node types of its "
             "ends cannot be known, and it is left out; give metagraph=, such as g.metagraph() of the graph that it was",
             DGLWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
