@@ -64,20 +64,6 @@ def number_of(value: Any, label: str, least: float = -math.inf, most: float = ma
     return number
 
 
-def names_of(names: Any, label: str) -> list[str]:
-    """Return the names in a list that a user gives; one name alone is a list of it.
-
-    Raises ``DGLError``: it is something else. The message calls it ``label``.
-    """
-    try:
-        listed = [names] if isinstance(names, str) else list(names)
-    except (TypeError, RuntimeError):
-        listed = [None]
-    if not all(isinstance(name, str) for name in listed):
-        raise DGLError(f"{label} must be a list of names, such as ['h'], got {names!r:.60}")
-    return listed
-
-
 def array_of(values: Any, label: str) -> np.ndarray:
     """Return the array of numbers that a user gives as a tensor, an array or a list; ``DGLError`` for anything else."""
     try:
