@@ -248,13 +248,13 @@ def _readout(frame: Frame, sizes: np.ndarray, feat: str, weight: str | None, op:
 
 def _weights(weights: Tensor, name: str, shape: Sequence[int]) -> Tensor:
     """Return weights that broadcast to features of this shape; of one number a row, (rows,), each is of its row."""
-    given = tuple(active.shape(weights))
-    while len(given) > len(shape) and given[-1] == 1:
-        given = given[:-1]
-    aligned = (*given, *(1,) * (len(shape) - len(given)))
-    if len(given) > len(shape) or any(1 not in (w, x) and w != x for w, x in zip(aligned[1:], shape[1:], strict=True)):
+    sizes = tuple(active.shape(weights))
+    while len(sizes) > len(shape) and sizes[-1] == 1:
+        sizes = sizes[:-1]
+    aligned = (*sizes, *(1,) * (len(shape) - len(sizes)))
+    if len(sizes) > len(shape) or any(1 not in (w, x) and w != x for w, x in zip(aligned[1:], shape[1:], strict=True)):
         raise DGLError(
-            f"weight {name!r} has shape {given}, which does not fit the feature's {tuple(shape)}; give one number for "
+            f"weight {name!r} has shape {sizes}, which does not fit the feature's {tuple(shape)}; give one number for "
             "each row, (rows,) or (rows, 1), or a shape that broadcasts to the feature's"
         )
     return active.reshape(weights, aligned)

@@ -195,11 +195,11 @@ class TypeMixin(GraphBase):
             return named
         if type(key) is tuple and (index := self.type_graph.exactly(key)) is not None:
             return (index,)
-        asked, anything = key, slice(None)
+        whole, anything = key, slice(None)
         if not isinstance(key, tuple):
             key = (anything, key, anything)
         if len(key) != 3:
-            raise DGLError(f"g[{asked!r:.80}] is not understood; use g['etype'] or g['srctype', 'etype', 'dsttype']")
+            raise DGLError(f"g[{whole!r:.80}] is not understood; use g['etype'] or g['srctype', 'etype', 'dsttype']")
         relations = [
             i
             for i, etype in enumerate(self.type_graph.canonical_etypes)
@@ -207,7 +207,7 @@ class TypeMixin(GraphBase):
         ]
         if not relations:
             names = [name for name in key if not _is_meant(name, "")]
-            pattern = names[0] if len(names) == 1 else asked
+            pattern = names[0] if len(names) == 1 else whole
             there = list(self.type_graph.canonical_etypes)
             raise DGLError(f"g[{pattern!r:.80}] matches no edge type; there are {there}")
         return relations
