@@ -10,9 +10,10 @@ three graphs of other sizes; the portable program is run in ONNX Runtime, where 
 installed; three models are compiled by AOTInductor and called from C++, where there is a compiler. A difference is
 the largest of any output, relative to the largest of the eager model's. Times are of one call without gradients on the
 largest of the graphs, 100,000 edges: the least processor time of several turns, in one thread, so that other processes
-count little; what takes less than a millisecond is called twenty times in a turn. Programs are called as
-docs/serving.md has it, without torch's check of their inputs; "checked" is with it. Results are written after each
-model, so a run that is cut leaves those it has.
+count little; what takes less than a millisecond is called twenty times in a turn. Programs are called by
+``dglite.load_program``; "checked" is torch's own module of the program, with its
+check of the inputs. Results are written after each model, so a run
+that is cut leaves those it has.
 """
 
 from __future__ import annotations
@@ -281,9 +282,8 @@ def _tensors_of(x: Any) -> Any:
 
 
 def _times(module: Any, program: Any, portable: Any, run: Any, of_tensors: Any) -> dict[str, float]:
-    unchecked, checked = program.module(), program.module()
-    unchecked.validate_inputs = False
-    calls = {OURS: (module, run), PROGRAM: (unchecked, run), CHECKED: (checked, run), PORTABLE: (portable, of_tensors)}
+    loaded, checked = dglite.load_program(program), program.module()
+    calls = {OURS: (module, run), PROGRAM: (loaded, run), CHECKED: (checked, run), PORTABLE: (portable, of_tensors)}
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     least = dict.fromkeys(calls, float("inf"))
@@ -374,7 +374,7 @@ def child() -> None:
     for line in sys.stdin:
         path = Path(line.strip())
         try:
-            program = torch.export.load(path).module()
+            program = dglite.load_program(path)
             runs, expected = torch.load(path.with_suffix(".inputs"), weights_only=False)
             answer: float | str = max(
                 difference(program(*args, **kwargs), y) for (args, kwargs), y in zip(runs, expected, strict=True)

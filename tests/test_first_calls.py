@@ -33,7 +33,7 @@ NEVER_CALLED = {
         SparseGradOptimizer find_exclude_eids hot_rows set_dst_lazy_features set_edge_lazy_features
         set_node_lazy_features set_src_lazy_features SpotTarget""",
     "needs files, processes, or a package that may be missing": """
-        export from_pandas from_tables from_rdkit from_smiles
+        export load_program from_pandas from_tables from_rdkit from_smiles
         hetero_from_shared_memory from_pyg to_pyg metis_partition metis_partition_assignment ClusterGCNSampler
         DistDataLoader DistEdgeDataLoader DistNodeDataLoader MappedFeatures FeatureStore
         GraphFolder NodeIds Table convert_tables database_tables estimate_conversion relbench_tables""",

@@ -31,6 +31,7 @@ OWNERS = {
         "backend/torch_deferred.py",
         "backend/torch_dtensor.py",
         "backend/torch_export.py",
+        "backend/torch_program.py",
         "backend/torch_library.py",
         "backend/torch_memory.py",
         "backend/torch_plain.py",

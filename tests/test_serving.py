@@ -366,8 +366,36 @@ def test_a_block_may_have_as_many_sources_as_destinations(portable: bool) -> Non
 
 @exports
 def test_functions_that_dynamo_cannot_read_are_named() -> None:
-    with pytest.raises(DGLError, match=r"functions of your own in message passing; leave out strict=True"):
+    with pytest.raises(DGLError, match=r"reduce functions of your own, .* features; leave out strict=True"):
         dglite.export(_users_function, homogeneous(), torch.randn(6, 3), strict=True)
+
+
+@exports
+def test_message_functions_are_exported_with_strict() -> None:
+    """Dynamo could not read what records them."""
+    torch._dynamo.reset()
+    norm = nn.BatchNorm1d(3)
+
+    def message(edges: Any) -> dict[str, torch.Tensor]:
+        return {"m": torch.relu(edges.src["h"] - edges.dst["h"])}
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = norm
+
+        def forward(self, g: DGLGraph, x: torch.Tensor) -> torch.Tensor:
+            with g.local_scope():
+                g.ndata["h"] = self.norm(x)
+                g.update_all(message, fn.mean("m", "out"))
+                return g.ndata["out"]
+
+    model, before = Model(), torch.get_rng_state()
+    program = dglite.export(model, homogeneous(), torch.randn(6, 3, generator=torch.Generator()), strict=True)
+    assert not norm.num_batches_tracked
+    assert torch.equal(torch.get_rng_state(), before)
+    g, x = homogeneous(9, 30, 1), torch.randn(9, 3)
+    torch.testing.assert_close(program.module()(g, x), model(g, x))
 
 
 @pytest.mark.parametrize(

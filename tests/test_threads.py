@@ -123,6 +123,90 @@ def test_threads_get_the_same_formats_reverse_and_frames(often: None) -> None:
         assert set(a.formats) == {"coo", "csr", "csc"} == set(a.reverse().formats)
 
 
+def test_scopes_of_threads_are_their_own(often: None) -> None:
+    """They were one: a model that several threads called with one graph mixed its features."""
+    g = fresh(20, 60)
+    g.ndata["x"] = torch.ones(20, 2)
+    dense = torch.zeros(20, 20).index_put_(g.edges()[::-1], torch.ones(60), accumulate=True)
+
+    def forward(number: int) -> None:
+        x = torch.full((20, 2), float(number))
+        for _ in range(100):
+            with g.local_scope():
+                g.ndata["x"] = x
+                with g.local_scope():
+                    g.ndata["h"] = 2 * g.ndata["x"]
+                    g.update_all(fn.copy_u("h", "m"), fn.sum("m", "h"))
+                    assert torch.equal(g.ndata["h"], 2 * dense @ x)
+                    assert torch.equal(g.clone().ndata["h"], pickle.loads(pickle.dumps(g)).ndata["h"])
+                assert list(g.ndata) == ["x"]
+                g.add_edges([0] * number, [0] * number)
+                assert g.num_edges() == 60 + number
+                assert torch.equal(g.ndata["x"], x)
+            assert torch.equal(g.ndata["x"], torch.ones(20, 2))
+            assert g.num_edges() == 60
+
+    side_by_side([lambda number=number: forward(number) for number in range(1, THREADS + 1)])
+    assert not {"_scope", "_states"} & set(vars(g))
+    assert "_states" not in vars(g.clone())
+
+
+def test_a_scope_that_another_thread_interrupts_goes_on() -> None:
+    g = fresh(4, 6)
+    with g.local_scope():
+        g.ndata["h"] = torch.ones(4)
+        (names,) = side_by_side([lambda: list(g.ndata)])
+        assert names == ["h"]  # a thread without a scope sees the only one
+        with g.local_scope():
+            g.ndata["k"] = torch.ones(4)
+            (names,) = side_by_side([lambda: in_scope(g)])
+            assert names == []
+            assert list(g.ndata) == ["h", "k"]
+        assert list(g.ndata) == ["h"]
+    assert list(g.ndata) == []
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_scopes_of_compiled_functions_are_a_threads_own(backend: str) -> None:
+    """Compiled by itself, a scope's entry wrote to the graph without a lock."""
+
+    def send(x: torch.Tensor) -> torch.Tensor:
+        with g.local_scope():
+            g.ndata["h"] = x
+            g.update_all(fn.copy_u("h", "m"), fn.sum("m", "o"))
+            return g.ndata["o"]
+
+    torch._dynamo.reset()
+    g, x = fresh(6, 20), torch.rand(6, 2)
+    expected, compiled = send(x), torch.compile(send, backend=backend)
+    entered, done = threading.Event(), threading.Event()
+
+    def hold() -> list[str]:
+        with g.local_scope():
+            g.ndata["other"] = torch.ones(6)
+            entered.set()
+            done.wait()
+            return list(g.ndata)
+
+    def run() -> list[str]:
+        entered.wait()
+        try:
+            with g.local_scope():
+                g.ndata["x"] = x
+                torch.testing.assert_close(compiled(x), expected)
+                return list(g.ndata)
+        finally:
+            done.set()
+
+    assert side_by_side([hold, run]) == [["other"], ["x"]]
+    assert not g.ndata
+
+
+def in_scope(g: DGLGraph) -> list[str]:
+    with g.local_scope():
+        return list(g.ndata)
+
+
 def test_edge_ids_that_wait_are_made_once() -> None:
     rows = np.random.default_rng(0).integers(0, 1000, 200_000)
     for _ in range(5):
@@ -255,11 +339,12 @@ class Works:
         return [out.detach(), *torch.autograd.grad(out.square().sum(), inputs)]
 
     def built_ins(self, g: DGLGraph) -> list[torch.Tensor]:
-        g, x, w = g.local_var(), self.x.clone().requires_grad_(), self.w.clone().requires_grad_()
-        g.ndata["x"], g.edata["w"] = x, w
-        g.update_all(fn.u_mul_e("x", "w", "m"), fn.sum("m", "y"))
-        g.update_all(fn.copy_u("x", "m"), fn.max("m", "z"))
-        return self.grown(g.ndata["y"] + g.ndata["z"], x, w)
+        x, w = self.x.clone().requires_grad_(), self.w.clone().requires_grad_()
+        with g.local_scope():
+            g.ndata["x"], g.edata["w"] = x, w
+            g.update_all(fn.u_mul_e("x", "w", "m"), fn.sum("m", "y"))
+            g.update_all(fn.copy_u("x", "m"), fn.max("m", "z"))
+            return self.grown(g.ndata["y"] + g.ndata["z"], x, w)
 
     def own_functions(self, g: DGLGraph) -> list[torch.Tensor]:
         g, x = g.local_var(), self.x.clone().requires_grad_()

@@ -64,6 +64,10 @@ class ProgramInterface(ABC):
         """Return ``function``, which the library's compiler leaves out of programs, as it reads values of ids."""
         return function
 
+    def compiled_within_others(self, function: Unread) -> Unread:
+        """Return ``function``, which the library's compiler reads as a part of others, and compiles not by itself."""
+        return function
+
     def needs_operator(self, xs: Sequence[Tensor]) -> bool:
         """Whether the library traces, transforms or wraps what is computed of ``xs``: operations are registered ones.
 
@@ -111,6 +115,13 @@ class ProgramInterface(ABC):
 
         Raises ``DGLError``: the library exports no programs, or the program would depend on something else than its
         inputs.
+        """
+        raise DGLError("programs are exported by torch; start the process with DGLITE_BACKEND=torch")
+
+    def load_program(self, source: Any) -> Any:
+        """Return an exported program, or that of a file, as a function.
+
+        Raises ``DGLError``: the library exports no programs.
         """
         raise DGLError("programs are exported by torch; start the process with DGLITE_BACKEND=torch")
 

@@ -10,9 +10,9 @@ from typing import Any, final
 import torch
 
 from ..opspec import OPERATORS
-from . import torch_arrays, torch_export, torch_library, torch_memory, torch_record, torch_structure
+from . import torch_arrays, torch_export, torch_library, torch_memory, torch_program, torch_record, torch_structure
 from .protocols import MakeOp, Recipe, Watch
-from .torch_breaks import left_to_python
+from .torch_breaks import compiled_within_others, left_to_python
 from .torch_deferred import DeferredTensor, can_defer, deferred_of
 from .torch_plain import (
     are_read,
@@ -129,6 +129,7 @@ class TorchBackend(TorchTensors):
     register_container = staticmethod(torch_export.register_container)
     dynamic_shapes = staticmethod(torch_export.dynamic_shapes)
     export = staticmethod(torch_export.export)
+    load_program = staticmethod(torch_program.load_program)
     call = staticmethod(torch_library.call)
     transformed = staticmethod(transformed)
     out_of_memory = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)  # torch 2.4 has the second alone
@@ -136,6 +137,7 @@ class TorchBackend(TorchTensors):
     structure_tensors = staticmethod(torch_structure.make_tensors)
     structure_of = staticmethod(torch_structure.structure_of)
     left_to_python = staticmethod(left_to_python)
+    compiled_within_others = staticmethod(compiled_within_others)
 
     def lasting(self) -> AbstractContextManager[None]:
         return torch_structure.outside_of_programs() if is_watched() else torch.inference_mode(False)

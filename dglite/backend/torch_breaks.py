@@ -24,10 +24,19 @@ def left_to_python(function: _Function) -> _Function:
     function._torchdynamo_disable = True  # type: ignore[attr-defined]
     function._torchdynamo_disable_msg = _WHY  # type: ignore[attr-defined]
     if hasattr(eval_frame, "set_code_exec_strategy"):
+        compiled_within_others(function)
+    elif _skip_code is not None:
+        _replace_code(function)
+    return function
+
+
+def compiled_within_others(function: _Function) -> _Function:
+    """Mark a function that Dynamo reads where a compiled one calls it, and does not compile by itself; return it."""
+    if hasattr(eval_frame, "set_code_exec_strategy"):
         skip = eval_frame._FrameAction.SKIP
         eval_frame.set_code_exec_strategy(function.__code__, eval_frame._FrameExecStrategy(skip, skip))
     elif _skip_code is not None:
-        _replace_code(function)
+        _skip_code(function.__code__)
     return function
 
 

@@ -19,13 +19,14 @@ from ..errors import DGLError
 from .torch_library import decompositions
 from .torch_simplify import simplify
 
-_CONTAINERS: list[type] = []
-"""Classes of objects that hold tensors."""
+_Flatten = Callable[[Any], tuple[list[tuple[str, Any]], Any]]
+CONTAINERS: dict[type, _Flatten] = {}
+"""What takes objects that hold tensors apart, by class."""
 
 
 def register_container(
     kind: type,
-    flatten: Callable[[Any], tuple[list[tuple[str, Any]], Any]],
+    flatten: _Flatten,
     unflatten: Callable[[Any, Any], Any],
     from_json: Callable[[Any], Any],
 ) -> None:
@@ -49,7 +50,7 @@ def register_container(
         flatten_with_keys_fn=with_keys,
     )
     register_pytree_flatten_spec(kind, lambda x, spec: _values_for(spec, *flatten(x)))
-    _CONTAINERS.append(kind)
+    CONTAINERS[kind] = flatten
 
 
 def _values_for(spec: pytree.TreeSpec, pairs: list[tuple[str, Any]], description: Any) -> list[Any]:
@@ -125,10 +126,13 @@ def export(
         counts = _counts((args, kwargs))
         shapes = {name: _shapes_of(value, counts) for name, value in named.items()}
     with torch.no_grad(), _config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
+        if strict:
+            _run_before(model, args, kwargs)
         try:
             program = torch.export.export(model, args, kwargs or None, dynamic_shapes=shapes, strict=strict)
         except torch._dynamo.exc.Unsupported as error:
-            part = "functions of your own in message passing" if "update_all" in str(error) else "the model"
+            messages = "reduce functions of your own, nor messages that are no expressions of features"
+            part = messages if "update_all" in str(error) else "the model"
             reason = " ".join(str(error).split("Developer debug context")[0].split())
             raise DGLError(
                 f"with strict=True Dynamo reads the model in place of running it, and it cannot read {part}; leave out "
@@ -146,6 +150,18 @@ def export(
             return _portable(program, args, kwargs)
     program.example_inputs = None  # a file would hold the example's graph and features
     return program
+
+
+def _run_before(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Run a model once: Dynamo reads message functions that were recorded before, and cannot record them.
+
+    Random numbers and buffers are as if it had not run.
+    """
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    with torch.random.fork_rng():
+        model(*args, **kwargs)
+    for buffer, before in buffers:
+        buffer.copy_(before)
 
 
 def _distinct(inputs: Any) -> Any:
@@ -180,7 +196,7 @@ class _ExportedFunction(torch.nn.Module):
 
 
 def _is_container(x: Any) -> bool:
-    return type(x) in _CONTAINERS
+    return type(x) in CONTAINERS
 
 
 def _containers(args: Any) -> Iterator[Any]:
@@ -216,6 +232,6 @@ def _portable(
 
 def _of_dictionaries(spec: pytree.TreeSpec) -> pytree.TreeSpec:
     children = [_of_dictionaries(child) for child in spec.children()]
-    if spec.type in _CONTAINERS:
+    if spec.type in CONTAINERS:
         return pytree.TreeSpec(dict, list(spec.context[-1]), children)
     return spec if spec.is_leaf() else pytree.TreeSpec(spec.type, spec.context, children)

@@ -28,6 +28,8 @@ tag, and captures nothing with operators whose structure is on the CPU."""
 _NOTHING = ((0,), "uint8")
 _OPERATORS: dict[str, Any] = {}
 """The registered operations by name."""
+_KERNELS: dict[Any, Callable[..., Any]] = {}
+"""By operator: the function that computes its results from plain tensors."""
 _MAKERS: dict[Any, MakeOp] = {}
 """What makes the operation of a call, by operator."""
 _keys_of: Callable[[Any], object] = getattr(torch._C.DispatchKeySet, "raw_repr", repr)
@@ -97,6 +99,14 @@ def with_relu(operator: Any, inputs: Sequence[Any], *structure: Any) -> str | No
     """Return the recipe of a call of an operator with a ReLU behind it; None if there is none, or it is not ours."""
     make = _MAKERS.get(operator)
     return None if make is None else make(structure[:-1], structure[-1], (False,) * len(inputs), False).with_relu()
+
+
+def kernel_of(target: Any) -> Any:
+    """Return what computes the results of a program's step from plain tensors, without torch's dispatcher.
+
+    That is what a step calls, unless it is one of the registered operations.
+    """
+    return _KERNELS.get(target, target)
 
 
 def call(
@@ -207,7 +217,7 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
     if hasattr(torch.library, "register_vmap"):  # from torch 2.5 on
         torch.library.register_vmap(full_name, batched, lib=_LIBRARY)
     operator = _OPERATORS[name] = getattr(torch.ops.dglite, name).default
-    _DECOMPOSITIONS[operator], _MAKERS[operator] = decompose, make
+    _DECOMPOSITIONS[operator], _MAKERS[operator], _KERNELS[operator] = decompose, make, compute
 
 
 def _is_dense(keyset: Any) -> bool:

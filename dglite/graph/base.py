@@ -16,6 +16,7 @@ from ..structure import Adjacency, Metagraph
 from ..structure.arrays import HOST, arrays_on, ids_in
 from ..structure.ids import broadcast_pair
 from ..structure.metagraph import EdgeType
+from .scope import copies, leave_scopes
 
 _DTYPES = {np.dtype(name): active.empty((0,), name, active.cpu()).dtype for name in ("int32", "int64")}
 _ID_DTYPES: dict[Any, np.dtype] = {tensor_dtype: dtype for dtype, tensor_dtype in _DTYPES.items()}
@@ -73,8 +74,9 @@ class GraphBase:
         graph = object.__new__(type(self))
         state = graph.__dict__
         state.update(self.__dict__)
-        state["node_frames"] = copies(self.node_frames)
-        state["edge_frames"] = copies(self.edge_frames)
+        leave_scopes(state)
+        state["node_frames"] = copies(state["node_frames"])
+        state["edge_frames"] = copies(state["edge_frames"])
         state["_readonly"] = None
         state.pop("_inboxes", None)
         if "_registered" in state:
@@ -261,11 +263,6 @@ def _entered(frames: list[Frame | None], place: int, empty: Frame) -> Frame:
         if frame is None:
             frame = frames[place] = empty
     return frame
-
-
-def copies(frames: list[Frame | None]) -> list[Frame | None]:
-    """Return copies of those frames that exist."""
-    return [None if frame is None else frame.copy() for frame in frames]
 
 
 def sizes_in_program(of_batch: tuple[np.ndarray, ...] | None, index: int, count: int) -> Tensor:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from .base import GraphBase
+from .scope import BY_THREAD, STATE, set_in_thread
 
-_STATE = frozenset(GraphBase.__annotations__)
+_STATE = frozenset(STATE)
 """Attributes that dglite's own modules set, at no other cost than a look into this set."""
 
 _FEATURES = (
@@ -37,7 +38,11 @@ class ProtectedMixin(GraphBase):
     """A graph keeps what is assigned to any other name, as every Python object does."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in _STATE and hasattr(type(self), name):
+        if name in _STATE:
+            if BY_THREAD in self.__dict__:
+                set_in_thread(self, name, value)
+                return
+        elif hasattr(type(self), name):
             _require_free(self, name, value, "set")
         object.__setattr__(self, name, value)
 

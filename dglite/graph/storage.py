@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from inspect import isfunction
-from types import TracebackType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +17,7 @@ from ..structure.arrays import HOST, arrays_on
 from ..structure.metagraph import HOMOGENEOUS
 from ..structure.parse import device_of, parse_edges
 from .attached import AttachedMixin
-from .base import INTERNAL_NAMES, copies, id_dtype, tensor_dtype
+from .base import INTERNAL_NAMES, id_dtype, tensor_dtype
 from .deprecated import READONLY, DeprecatedMixin
 from .describe import html_of, text_of
 from .features import FeatureMixin
@@ -28,20 +27,9 @@ from .mutation import MutationMixin
 from .propagation import PropagationMixin
 from .protected import ProtectedMixin
 from .queries import QueryMixin
+from .scope import STATE, LocalScope, leave_scopes, state_of_thread
 from .types import TypeMixin
 
-_STATE = (
-    "adjacencies",
-    "type_graph",
-    "node_counts",
-    "node_frames",
-    "edge_frames",
-    "numpy_idtype",
-    "_device",
-    "batch_node_counts",
-    "batch_edge_counts",
-    "_readonly",
-)
 _PICKLED_NAMES = {
     "_metagraph": "type_graph",
     "_num_nodes": "node_counts",
@@ -119,6 +107,8 @@ class DGLGraph(
     def __getattr__(self, name: str) -> Any:
         if name in INTERNALS:
             return INTERNALS[name](self)
+        if name in STATE and name in (state := state_of_thread(self)):  # threads have scopes of the graph
+            return state[name]
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
         if hasattr(type(self), name):
@@ -137,7 +127,8 @@ class DGLGraph(
     def local_scope(self) -> LocalScope:
         """Return a context manager; when it ends, the graph has the structure and features that it had before.
 
-        Features are restored as columns: an in-place operation on a tensor stays.
+        Features are restored as columns: an in-place operation on a tensor stays. Where several threads have scopes of
+        one graph, each sees what it writes itself, and a thread without a scope what no scope has changed.
         """
         return LocalScope(self)
 
@@ -146,6 +137,7 @@ class DGLGraph(
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
+        leave_scopes(state)
         for derived in ("_inboxes", "_count_tensors", "_structure_tensors"):
             state.pop(derived, None)
         state["_device"] = str(self._device)
@@ -263,28 +255,6 @@ for _mixin in DGLGraph.__mro__[1:-1]:  # errors of Python's name a method by __q
 
 for _name in hints.DATA_NAMES:  # descriptors cost nothing under other names, as __setattr__ would
     setattr(DGLGraph, _name, _DataName(_name))
-
-
-class LocalScope:
-    """Remembers a graph's state on entry and puts it back on exit. See :meth:`DGLGraph.local_scope`."""
-
-    __slots__ = ("_graph", "_saved")
-
-    def __init__(self, graph: DGLGraph) -> None:
-        self._graph = graph
-        self._saved: dict[str, Any] = {}
-
-    def __enter__(self) -> None:
-        graph = self._graph
-        state = graph.__dict__
-        self._saved = {name: state[name] for name in _STATE}
-        state["node_frames"] = copies(graph.node_frames)
-        state["edge_frames"] = copies(graph.edge_frames)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._graph.__dict__.update(self._saved)
 
 
 _NO_IDS = np.empty(0, np.int64)

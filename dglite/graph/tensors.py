@@ -189,21 +189,22 @@ def _flatten(g: DGLGraph) -> tuple[list[tuple[str, Any]], tuple[Any, ...]]:
     if _AS_THEY_ARE in g.__dict__:
         schema, tensors = g.__dict__[_AS_THEY_ARE]
         return list(tensors.items()), (*schema, tuple(tensors))
-    ends, batch, description = _structure(g)
+    ends, batch, description, pairs = _structure(g)
     if any(g.node_frames) or any(g.edge_frames):
         tensors = {**dict(ends), **_features(g), **dict(batch)}
         return list(tensors.items()), (*description[:-1], tuple(tensors))
-    return [*ends, *batch], description
+    return pairs, description
 
 
-def _structure(g: DGLGraph) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]], tuple[Any, ...]]:
-    """Return a graph's pairs of name and tensors before its features, those behind, and its description without any.
+def _structure(g: DGLGraph) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]], tuple[Any, ...], list[Any]]:
+    """Return a graph's pairs of name and tensors before its features, those behind, its description without any, and
+    all these pairs.
 
     They are made once: a program that is called with the graph asks each time.
     """
-    state = g.adjacencies, g.type_graph, g.numpy_idtype, *_counted(g)
     cached: Any = g.__dict__.get(_STRUCTURE)
-    if cached is None or any(x is not y for x, y in zip(cached[0], state, strict=True)):
+    if cached is None or not _is_state(g, cached[0]):
+        state = g.adjacencies, g.type_graph, g.numpy_idtype, *_counted(g)
         etypes, sides = _edge_types(g.type_graph), _sides(g.type_graph)
         sources, destinations = zip(*[x.tensors for x in g.adjacencies], strict=True) if g.adjacencies else ((), ())
         rows, node_counts, edge_counts = _count_tensors(g)
@@ -217,8 +218,21 @@ def _structure(g: DGLGraph) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]
             batch.append(("batch_num_edges", _by_type(etypes, edge_counts)))
         ends = [(name, value) for name, value in ends if not isinstance(value, dict) or value]
         description = *schema_of(g), tuple([name for name, _ in (*ends, *batch)])
-        cached = g.__dict__[_STRUCTURE] = state, (ends, batch, description)
+        cached = g.__dict__[_STRUCTURE] = state, (ends, batch, description, [*ends, *batch])
     return cached[1]  # type: ignore[no-any-return]
+
+
+def _is_state(g: DGLGraph, state: tuple[Any, ...]) -> bool:
+    """Whether a graph has the structure that it had: a loop over both would be half of a flattening."""
+    return (
+        state[0] is g.adjacencies
+        and state[1] is g.type_graph
+        and state[2] is g.numpy_idtype
+        and state[3] is g.node_counts
+        and state[4] is g.batch_node_counts
+        and state[5] is g.batch_edge_counts
+        and state[6] is g._device
+    )
 
 
 def _unflatten(children: Iterable[Any], description: tuple[Any, ...]) -> DGLGraph:

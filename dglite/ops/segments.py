@@ -149,6 +149,12 @@ def _structure(lengths: Tensor, num_rows: int, num_segments: int, real: bool) ->
     return active.structure_of(lengths, lengths, counts, lambda: _checked_segments(lengths, num_rows, num_segments))
 
 
+@lru_cache(maxsize=32)
+def _parsed(recipe: str) -> tuple[Reducer, bool]:
+    reducer, keep = recipe.split()
+    return Reducer(reducer), keep == "1"
+
+
 @registered
 class _SegmentReduce(Spmm):
     """The sum, mean, maximum or minimum of each segment. Of the latter two it saves the row that each value is of."""
@@ -157,8 +163,8 @@ class _SegmentReduce(Spmm):
 
     @classmethod
     def parse(cls, adj: Any, recipe: str, needs: tuple[bool, ...]) -> _SegmentReduce:
-        reducer, keep = recipe.split()
-        return cls(adj, _ROW, Reducer(reducer), needs, keep == "1")
+        reducer, keep = _parsed(recipe)
+        return cls(adj, _ROW, reducer, needs, keep)
 
     def recipe(self) -> str:
         return f"{self.reducer.value} {int(self.keeps)}"

@@ -82,8 +82,8 @@ class Mailbox(Tape):
         return super().shape_of(column) if self.lead == 1 else MailboxShape(self.degrees, column.feat)
 
     @abstractmethod
-    def degrees(self) -> np.ndarray:
-        """Return how many messages each node has, at least 1."""
+    def degrees(self) -> np.ndarray | Tensor:
+        """Return how many messages each node has, at least 1; in a program a float64 tensor (num_nodes,)."""
 
     @abstractmethod
     def joins(self, column: EdgeColumn, other: EdgeColumn) -> bool:

@@ -1,17 +1,19 @@
 """Numbers that differ from node to node: how many messages a node has, and what a reduce function computes of that.
 
 In a degree bucket there is one such number, a Python ``int``. In a mailbox of all nodes there is one for each node, and
-what needs a single one, such as a branch or the shape of a new tensor, raises :class:`Unrecordable`.
+what needs a single one, such as a branch or the shape of a new tensor, raises :class:`Unrecordable`. A program for any
+graph computes with tensors; of their values it knows only the least.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..backend import Tensor
+from ..backend import Tensor, framework
 from ..backend import active as backend
 from .deferred import Deferred, EdgeColumn, Unrecordable, is_deferred, real
 from .rows import NodeColumn, is_rows
@@ -24,13 +26,17 @@ _DTYPES = ("float32", "float64")
 
 
 class NodeNumber(Deferred):
-    """A number of each node, float64, or in a tensor (num_nodes,) once it was combined with a tensor without axes."""
+    """A number of each node, float64, or in a tensor (num_nodes,) once it was combined with a tensor without axes.
 
-    __slots__ = ("values",)
+    In a program the values are a tensor (num_nodes,) float64 without values, none of them below ``least``; it is None
+    for those that were combined with a tensor.
+    """
+
+    __slots__ = ("least", "values")
     takes_rows = True
 
-    def __init__(self, values: np.ndarray | Tensor) -> None:
-        self.values, self.computed = values, None
+    def __init__(self, values: np.ndarray | Tensor, least: float | None = None) -> None:
+        self.values, self.least, self.computed = values, least, None
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:  # type: ignore[override]
@@ -61,6 +67,8 @@ class NodeNumber(Deferred):
                 return x._dispatch(name, function, args, kwargs)
         operation = name.strip("_") if name.startswith("__") else name
         if not kwargs and operation in _OF_NUMBERS and all(map(_is_number, args)):
+            if any(type(x) is NodeNumber and x.least is not None for x in args):
+                return _in_program(operation, function, args)
             return _computed(operation, function, list(map(_stored, args)))
         if kwargs or operation not in _WITH_TENSORS:
             raise Unrecordable(f"it calls {operation!r} on the number of messages")
@@ -71,7 +79,7 @@ class NodeNumber(Deferred):
             return next(filter(is_rows, args))._dispatch(name, function, args, {})
         if not all(type(x) is NodeNumber or _is_number(x) or _has_no_axes(x) for x in args):
             raise Unrecordable(f"it calls {operation!r} on the number of messages and a tensor")
-        tensor = next(x for x in map(_stored, args) if not isinstance(x, np.ndarray) and backend.is_tensor(x))
+        tensor = next(_stored(x) for x in args if not _is_number(x))
         dtype, device = backend.dtype(tensor), backend.device(tensor)
         return NodeNumber(function(*(x.tensor(dtype, device) if type(x) is NodeNumber else x for x in args)))
 
@@ -80,6 +88,8 @@ class NodeNumber(Deferred):
         is_listed = method == "__call__" and not options and ufunc.__name__ in _UFUNCS
         if not is_listed or not all(map(_is_number, inputs)):
             raise Unrecordable(f"it calls {ufunc.__name__!r} of NumPy on the number of messages")
+        if any(type(x) is NodeNumber and x.least is not None for x in inputs):
+            return _in_program(ufunc.__name__, getattr(framework, ufunc.__name__), inputs)
         return NodeNumber(ufunc(*map(_stored, inputs)))
 
 
@@ -90,7 +100,7 @@ def _stored(x: Any) -> Any:
 def _is_number(x: Any) -> bool:
     """Whether ``x`` is a number, of all nodes or of each."""
     if type(x) is NodeNumber:
-        return isinstance(x.values, np.ndarray)
+        return isinstance(x.values, np.ndarray) or x.least is not None
     return not is_deferred(x) and isinstance(x, int | float | np.number)
 
 
@@ -105,10 +115,50 @@ def _computed(name: str, function: Callable[..., Any], values: list[Any]) -> Nod
     return NodeNumber(np.asarray(function(*values), np.float64))
 
 
+_RISES = frozenset("log log2 log10 log1p sqrt exp square".split())
+"""Functions whose least value is that of the least number; of ``square`` if that is not negative."""
+
+
+def _in_program(name: str, function: Callable[..., Any], args: Sequence[Any]) -> NodeNumber:
+    """Return numbers that a program computes, and a bound below them: what might divide by zero is refused."""
+    bounds = [_least(x) for x in args]
+    if name in ("truediv", "divide", "floordiv", "mod", "pow") and not bounds[0 if name == "pow" else -1] > 0:
+        raise Unrecordable("it may divide by zero")
+    if name == "reciprocal" and not bounds[0] > 0:
+        raise Unrecordable("it may divide by zero")
+    return NodeNumber(function(*map(_stored, args)), _bound(name, args, bounds))
+
+
+def _least(x: Any) -> float:
+    if type(x) is not NodeNumber:
+        return float(x)
+    return -math.inf if x.least is None else x.least
+
+
+def _bound(name: str, args: Sequence[Any], bounds: Sequence[float]) -> float:
+    """Return a number that is below all results, minus infinity where none is known."""
+    least = min(bounds)
+    if name == "add":
+        return sum(bounds)
+    if name in ("sub", "subtract"):
+        return -math.inf if type(args[1]) is NodeNumber else bounds[0] - bounds[1]
+    if name in ("mul", "multiply"):
+        return math.prod(bounds) if least >= 0 else -math.inf
+    if name in ("truediv", "divide"):
+        return 0.0 if type(args[1]) is NodeNumber and bounds[0] >= 0 else bounds[0] / bounds[1]
+    if name == "abs" or (name == "reciprocal" and least > 0):
+        return max(least, 0.0)
+    if name in _RISES and least > 0:
+        return float(getattr(np, name)(least))
+    if name == "pow" and least > 0:
+        return 0.0
+    return -math.inf
+
+
 class MailboxShape:
     """The shape of messages (num_nodes, number of messages, *feat), whose first two sizes differ between buckets."""
 
-    def __init__(self, degrees: Callable[[], np.ndarray], feat: tuple[int, ...]) -> None:
+    def __init__(self, degrees: Callable[[], np.ndarray | Tensor], feat: tuple[int, ...]) -> None:
         self._degrees, self._feat = degrees, feat
 
     def __len__(self) -> int:
@@ -117,7 +167,9 @@ class MailboxShape:
     def __getitem__(self, key: Any) -> Any:
         place = range(len(self))[key]
         if isinstance(place, int) and place == 1:
-            return NodeNumber(np.asarray(self._degrees(), np.float64))
+            degrees = self._degrees()
+            is_array = isinstance(degrees, np.ndarray)
+            return NodeNumber(np.asarray(degrees, np.float64)) if is_array else NodeNumber(degrees, 1.0)
         if min([place] if isinstance(place, int) else place, default=2) < 2:
             raise Unrecordable("it asks how many nodes there are")
         return (None, None, *self._feat)[key]

@@ -12,7 +12,7 @@ from ..backend import active
 from ..errors import DGLError
 from ..frame import EID
 from ..graph import DGLGraph
-from ..graph.base import copies
+from ..graph.scope import copies
 from ..graph.storage import make_graph
 from ..structure import Adjacency, Compressed
 from ..structure.arrays import HOST

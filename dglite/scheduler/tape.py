@@ -147,10 +147,11 @@ class RelationTape(Mailbox):
             return self._noted(f"g-SpMM {reducer.value} of {self.spelled(column)}", self.num_rows[Side.V], column)
         return core.spmm(self.adjacency, expr, reducer, operands)
 
-    def degrees(self) -> np.ndarray:
-        if is_read(self.adjacency):
-            raise Unrecordable("it asks for the number of messages, of which a program for any graph has none")
+    def degrees(self) -> np.ndarray | Tensor:
         self.counted = True
+        if is_read(self.adjacency):
+            degrees = core.degree_scale(self.adjacency, core.DEGREE_SCALES["in"], "float64", self.tensor_device)
+            return backend.reshape(degrees, (-1,)).clip(1)
         return self.adjacency.in_degrees()
 
     def joins(self, column: EdgeColumn, other: EdgeColumn) -> bool:

@@ -13,7 +13,7 @@ from ..backend import active
 from ..errors import DGLError
 from ..frame import EID, NID, Frame
 from ..graph import DGLGraph
-from ..graph.base import copies
+from ..graph.scope import copies
 from ..graph.storage import make_graph, require_graph
 from ..ops.devices import Gpu, device_on
 from ..structure import Adjacency, Metagraph

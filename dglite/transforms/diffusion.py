@@ -12,7 +12,7 @@ from .. import ops
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
-from ..graph.base import copies
+from ..graph.scope import copies
 from ..graph.storage import make_graph
 from ..structure import Adjacency
 from ..structure.ids import LARGEST_COUNT, count_of, number_of

@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import DGLError
 from ..frame import Frame
 from ..graph import DGLGraph
-from ..graph.base import copies
+from ..graph.scope import copies
 from ..graph.storage import make_graph, require_graph
 from ..structure import Adjacency, Metagraph
 from ..structure.metagraph import HOMOGENEOUS

@@ -17,7 +17,7 @@ from ..errors import DGLError
 from ..frame import EID, NID
 from ..graph import DGLGraph
 from ..graph.attached import attach
-from ..graph.base import copies
+from ..graph.scope import copies
 from ..graph.storage import graphs_of, make_graph, require_graph
 from ..structure import Adjacency
 from ..structure.arrays import HOST, renumbered

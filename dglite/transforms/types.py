@@ -13,7 +13,7 @@ from ..backend import Tensor, active
 from ..errors import DGLError, DGLWarning
 from ..frame import EID, ETYPE, NID, NTYPE, Frame
 from ..graph import DGLGraph
-from ..graph.base import copies
+from ..graph.scope import copies
 from ..graph.storage import make_graph, require_graph
 from ..structure import Adjacency, Metagraph
 from ..structure.distinct import numbered

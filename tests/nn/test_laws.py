@@ -13,6 +13,7 @@ import torch
 
 import dglite
 from dglite.errors import DGLError
+from dglite.graph.scope import LocalScope
 from tests.nn import dense
 from tests.nn.cases import CASES
 from tests.nn.laws import Case, graph_of, run
@@ -64,7 +65,11 @@ def assert_same(ours: list[torch.Tensor | None], expected: list[torch.Tensor | N
     ("case", "graph"), [(case, graph) for case in CASES for graph in case.graphs], ids=lambda x: str(x)
 )
 @pytest.mark.parametrize("ids", ["int32", "int64"])
-def test_it_is_the_formula(case: Case, graph: str, ids: str) -> None:
+def test_it_is_the_formula(case: Case, graph: str, ids: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Any) -> None:
+        raise AssertionError("a layer opens a scope of a graph that others may use")
+
+    monkeypatch.setattr(LocalScope, "__enter__", refuse)
     g, layer = graph_of(graph), case.layer()
     if g is not None:
         g = g.int() if ids == "int32" else g.long()

@@ -13,6 +13,7 @@ import dglite
 from dglite import function as fn
 from dglite.scheduler.learned import why_bucketed
 from tests.recorder.common import assert_as_for_real, compiled, values
+from tests.versions import exports
 
 COPY = fn.copy_u("h", "m")
 
@@ -39,6 +40,10 @@ BUCKETED = """
     (lambda a, b, c: s * b)(*m.shape) | s * torch.add(s, d, alpha=d) | s * m.numel() | s * m.shape.numel()
     f"{d}" and s
 """
+
+
+MAY_DIVIDE_BY_ZERO = ["s * (1 / (d - 2))"]
+"""Reducers that raise for some numbers of messages, of which a program knows that they are positive."""
 
 
 def reducer(text: str) -> Any:
@@ -115,18 +120,37 @@ def test_a_compiled_function_is_right_or_refused() -> None:
         torch.testing.assert_close(result, run(g, x))
 
 
-def test_a_program_for_any_graph_says_why_not() -> None:
-    torch._dynamo.reset()
+class Model(torch.nn.Module):
+    """A model whose reduce function reads the number of messages."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.function = reducer(text)
+
+    def forward(self, g: dglite.DGLGraph, x: torch.Tensor) -> torch.Tensor:
+        with g.local_scope():
+            g.ndata["h"] = x
+            g.update_all(COPY, self.function)
+            return g.ndata["out"]
+
+
+@pytest.mark.parametrize("text", [text for text in each(RECORDED) if text not in MAY_DIVIDE_BY_ZERO])
+@exports
+def test_numbers_of_messages_are_in_programs_for_any_graph(text: str) -> None:
+    model = Model(text)
+    if "learned" in text:
+        model.function.__globals__["learned"].requires_grad_(False)
     g = dglite.graph(([0, 1, 2, 2], [1, 2, 2, 1]), num_nodes=4)
-    g.ndata["h"] = values(4, 3)
-    function = reducer("s / d")
+    programs = [dglite.export(model, g, values(4, 3), portable=portable).module() for portable in (False, True)]
+    for other in (g, dglite.rand_graph(7, 30), dglite.graph(([0], [1]), num_nodes=2)):
+        x = values(other.num_nodes(), 3)
+        for program, graph in zip(programs, (other, dglite.to_tensors(other)), strict=True):
+            torch.testing.assert_close(program(graph, x), model(other, x))
 
-    class Model(torch.nn.Module):
-        def forward(self, g: dglite.DGLGraph, x: torch.Tensor) -> torch.Tensor:
-            with g.local_scope():
-                g.ndata["h"] = x
-                g.update_all(COPY, function)
-                return g.ndata["out"]
 
+@pytest.mark.parametrize("text", [*MAY_DIVIDE_BY_ZERO, "s if d > 3 else s * 2", "s * math.log(d + 1)", "s ** d"])
+@exports
+def test_a_program_for_any_graph_says_why_not(text: str) -> None:
+    g = dglite.graph(([0, 1, 2, 2], [1, 2, 2, 1]), num_nodes=4)
     with pytest.raises(dglite.DGLError, match="each in-degree"):
-        dglite.export(Model(), g, g.ndata["h"])
+        dglite.export(Model(text), g, values(4, 3))

@@ -66,9 +66,9 @@ def top_rows(graph: DGLGraph, sizes: Any, feat: Tensor, k: int) -> Tensor:
     members = graph_members(sizes, feat)
     if isinstance(members, core.TracedSegments):
         return _top_in_program(members, feat, k)
-    with graph.local_scope():
-        graph.ndata["h"] = feat
-        return topk_nodes(graph, "h", k, sortby=-1)[0]
+    graph = graph.local_var()
+    graph.ndata["h"] = feat
+    return topk_nodes(graph, "h", k, sortby=-1)[0]
 
 
 def _top_in_program(members: core.TracedSegments, feat: Tensor, k: int) -> Tensor:

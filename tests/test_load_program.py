@@ -1,0 +1,169 @@
+"""Exported programs that are called without torch's module: as right, as careful, and in fewer microseconds."""
+
+from __future__ import annotations
+
+import io
+import threading
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+from torch.utils.flop_counter import FlopCounterMode
+
+import dglite
+from dglite import DGLError, DGLGraph
+from dglite.nn import GraphConv, SAGEConv, SumPooling
+from tests.test_serving import MODELS, block, homogeneous
+from tests.versions import exports
+
+pytestmark = exports
+
+
+def loaded(program: Any) -> Any:
+    """Return the program after a way through a file."""
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    file.seek(0)
+    return dglite.load_program(file)
+
+
+def calls_of_module(serve: Any) -> list[None]:
+    """Return a list that grows whenever a program calls torch's module."""
+    calls, module = list[None](), serve._module
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        calls.append(None)
+        return module(*args, **kwargs)
+
+    serve._module = call
+    return calls
+
+
+@pytest.mark.parametrize("portable", [False, True])
+@pytest.mark.parametrize("name", MODELS)
+def test_it_computes_what_the_model_does(name: str, portable: bool) -> None:
+    torch.manual_seed(0)
+    kind, arguments = MODELS[name]
+    model = kind().eval()
+    serve = loaded(dglite.export(model, *arguments(2), portable=portable))
+    calls = calls_of_module(serve)
+    for scale in (1, 3, 7):
+        args = arguments(scale)
+        of_tensors = pytree.tree_map(
+            lambda x: dglite.to_tensors(x) if isinstance(x, DGLGraph) else x,
+            args,
+            is_leaf=lambda x: isinstance(x, DGLGraph),
+        )
+        result = serve(*(of_tensors if portable else args))
+        torch.testing.assert_close(result, model(*args))
+        assert not any(x.requires_grad for x in pytree.tree_leaves(result))
+    assert not calls
+
+
+class OnFeatures(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = SAGEConv(3, 2, "mean")
+
+    def forward(self, g: DGLGraph, bias: torch.Tensor, *, scale: float = 1.0) -> dict[str, Any]:
+        return {"out": self.layer(g, g.ndata["x"]) * g.ndata["w"] * scale + bias, "edges": [g.edata["e"] + 1, None]}
+
+
+def featured(num_nodes: int, **features: torch.Tensor) -> DGLGraph:
+    g = homogeneous(num_nodes, 2 * num_nodes)
+    g.ndata["x"], g.ndata["w"] = torch.randn(num_nodes, 3), torch.randn(num_nodes, 1)
+    g.edata["e"] = torch.randn(g.num_edges())
+    g.ndata.update(features)
+    return g
+
+
+def test_features_options_and_results_of_any_kind() -> None:
+    model = OnFeatures().eval()
+    serve = loaded(dglite.export(model, featured(5), torch.randn(5, 2), kwargs={"scale": 2.0}))
+    calls = calls_of_module(serve)
+    for num_nodes in (5, 9):
+        g, bias = featured(num_nodes), torch.randn(num_nodes, 2)
+        torch.testing.assert_close(serve(g, bias, scale=2.0), model(g, bias, scale=2.0))
+    assert not calls
+    with pytest.raises((DGLError, RuntimeError, AssertionError)):
+        serve(g, bias, scale=3.0)
+    for wrong, bias in [
+        (featured(4, w=torch.randn(4, 2)), torch.randn(4, 2)),
+        (featured(4, more=torch.randn(4, 2)), torch.randn(4, 2)),
+        (featured(4).int(), torch.randn(4, 2)),
+        (featured(4), torch.randn(5, 2)),
+        (featured(4), torch.randn(4, 3)),
+        (featured(4), torch.randn(4)),
+        (featured(4), None),
+        (torch.randn(4, 3), torch.randn(4, 2)),
+    ]:
+        before = len(calls)
+        with pytest.raises((DGLError, RuntimeError, AssertionError, ValueError, TypeError)):
+            serve(wrong, bias, scale=2.0)
+        assert len(calls) == before + 1  # torch's module says what is wrong
+    with pytest.raises((DGLError, RuntimeError, ValueError, TypeError)):
+        serve(g, scale=2.0)
+
+
+def test_wrong_structure_is_refused_before_a_kernel_reads_it() -> None:
+    serve = dglite.load_program(dglite.export(GraphConv(5, 2), homogeneous(), torch.randn(6, 5)))
+    with pytest.raises(DGLError, match="no in-edge"):
+        serve(dglite.graph(([0], [1]), num_nodes=3), torch.randn(3, 5))
+    pool = dglite.load_program(dglite.export(SumPooling(), dglite.batch([homogeneous()] * 2), torch.randn(12, 5)))
+    with pytest.raises((DGLError, RuntimeError), match=r"segments of lengths|to be equal to 18, but got 17"):
+        pool(dglite.batch([homogeneous()] * 3), torch.randn(17, 5))
+    serve = dglite.load_program(dglite.export(lambda b, x: dglite.ops.copy_u_sum(b, x), block(), torch.randn(7, 5)))
+    with pytest.raises((DGLError, RuntimeError, AssertionError)):
+        serve(block(), torch.randn(6, 5))
+
+
+class Tagged(torch.Tensor):
+    """A tensor of a class of its own."""
+
+
+def test_where_torch_looks_on_its_module_is_called() -> None:
+    model = GraphConv(5, 2)
+    g, x = homogeneous(), torch.randn(6, 5)
+    serve = dglite.load_program(dglite.export(model, g, x))
+    calls = calls_of_module(serve)
+    expected = model(g, x).detach()
+    with FlopCounterMode(display=False):
+        torch.testing.assert_close(serve(g, x), expected)
+    torch.testing.assert_close(serve(g, x.as_subclass(Tagged)).as_subclass(torch.Tensor), expected)
+    assert len(calls) == 2
+    torch.testing.assert_close(torch.compile(serve, backend="eager")(g, x), expected)
+
+
+def test_a_program_that_writes_to_its_buffers_writes() -> None:
+    model = nn.BatchNorm1d(3)
+    serve = loaded(dglite.export(model, torch.randn(4, 3)))
+    for _ in range(2):
+        x = torch.randn(9, 3)
+        torch.testing.assert_close(serve(x), model(x))
+    torch.testing.assert_close(serve.exported.state_dict["running_mean"], model.running_mean)
+
+
+def test_threads_share_a_program_and_a_graph() -> None:
+    model, g = GraphConv(5, 2), homogeneous(20, 60)
+    serve = dglite.load_program(dglite.export(model, g, torch.randn(20, 5)))
+    xs = [torch.randn(20, 5) for _ in range(4)]
+    expected, wrong = [model(g, x).detach() for x in xs], list[int]()
+
+    def work(i: int) -> None:
+        for _ in range(50):
+            if not torch.equal(serve(g, xs[i]), expected[i]):
+                wrong.append(i)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_what_is_no_program_is_refused() -> None:
+    with pytest.raises(DGLError, match=r"a file of torch\.export\.save or an exported program, got GraphConv"):
+        dglite.load_program(GraphConv(2, 2))
