@@ -1,17 +1,26 @@
 """Errors of calls whose arguments do not fit: which argument, what it is called here, how the function is called.
 
 A function of users is decorated with :func:`explained`, a class with :func:`explain_constructors`: they add what to do
-to the ``TypeError`` that Python raises, and nothing to a call that fits.
+to the ``TypeError`` that Python raises, and nothing to a call that fits. Where a call failed by an error that is not
+about its arguments, and an argument is not what its annotation says, the error becomes one that names the argument.
 """
 
 from __future__ import annotations
 
 import difflib
+import dis
 import functools
 import inspect
+import math
+import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
+
+import numpy as np
+
+from .errors import DGLError
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 AnyClass = TypeVar("AnyClass", bound=type)
@@ -143,6 +152,134 @@ def require_bound(
         raise TypeError(f"{name}: {mismatch}; it is called as {name}({expected})") from None
 
 
+_FOLDER = os.path.dirname(__file__)
+_RAISE = dis.opmap["RAISE_VARARGS"]
+UNPLANNED = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RuntimeError)
+"""What Python, NumPy and torch raise where an argument is of another type than a function works with."""
+
+
+def _is_iterable(value: Any) -> bool:
+    return isinstance(value, Iterable) and getattr(value, "ndim", 1) != 0
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, Mapping) or (_is_iterable(value) and all(isinstance(name, str) for name in value))
+
+
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "shape") and getattr(getattr(value, "dtype", None), "kind", "f") in "biufc"
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool | np.bool_) or (isinstance(value, int) and value in (0, 1))
+
+
+def _is_number(value: Any) -> bool:
+    return hasattr(value, "__float__") and math.prod(getattr(value, "shape", ())) == 1
+
+
+def _is_integer(value: Any) -> bool:
+    return hasattr(type(value), "__index__") and getattr(value, "ndim", 0) == 0
+
+
+def _is_named(name: str) -> Callable[[Any], bool]:
+    return lambda value: any(cls.__name__ == name for cls in type(value).__mro__)
+
+
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "None": ("None", lambda value: value is None),
+    "bool": ("True or False", _is_flag),
+    "int": ("an integer", _is_integer),
+    "float": ("a number", _is_number),
+    "str": ("a string", lambda value: isinstance(value, str)),
+    "DGLGraph": ("a graph", _is_named("DGLGraph")),
+    "Matrix": ("a sparse matrix of dglite.sparse", _is_named("MatrixBase")),
+    "MatrixBase": ("a sparse matrix of dglite.sparse", _is_named("MatrixBase")),
+    "Tensor": ("a tensor", _is_tensor),
+    "tuple": ("a tuple", lambda value: isinstance(value, tuple | list)),
+    "Names": ("a list of names, a dictionary of such lists by type", lambda value: value is None or _are_names(value)),
+    "Sequence[str]": ("a list of names", lambda value: not isinstance(value, Mapping) and _are_names(value)),
+    "Sequence": ("a list", _is_iterable),
+    "Iterable": ("a list", _is_iterable),
+    "Mapping": ("a dictionary", lambda value: isinstance(value, Mapping)),
+    "Callable": ("a function", callable),
+}
+"""By annotation, whole or up to its bracket: what it means in words, and whether a value is one."""
+
+
+def _alternatives(annotation: str) -> list[str]:
+    """Return the types of a union, ``Sequence[int | None] | None`` for instance is two."""
+    parts, depth = [""], 0
+    for character in annotation:
+        depth += (character == "[") - (character == "]")
+        if character == "|" and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]
+
+
+def _misfit(annotation: Any, value: Any) -> str:
+    """Return what an annotation asks for in words, if ``value`` is known to be something else; else nothing."""
+    expected = []
+    for part in _alternatives(annotation) if isinstance(annotation, str) else ["Any"]:
+        kind = _KINDS.get(part) or _KINDS.get(part.partition("[")[0])
+        if kind is None:
+            return ""
+        words, fits = kind
+        with suppress(Exception):
+            if fits(value):
+                return ""
+        if words not in expected:
+            expected.append(words)
+    return " or ".join(expected)
+
+
+def _is_no_size(annotation: Any, value: Any) -> bool:
+    """Whether an integer is no size of a tensor."""
+    if not str(annotation).startswith("int") or not _is_integer(value):
+        return False
+    return isinstance(value, bool) or not 0 <= value <= 1 << 48
+
+
+def misfitting(
+    name: str, signature: inspect.Signature, args: Any, kwargs: Any, error: Exception | None, are_sizes: bool = False
+) -> DGLError | None:
+    """Return an error that names an argument which is not what its annotation says, None if all are.
+
+    With ``are_sizes`` integers are sizes of tensors, so neither negative nor above 2**48. None, too, if dglite raised
+    the ``error`` with which the call failed on purpose.
+    """
+    if error is not None and _is_raised_here(error):
+        return None
+    with suppress(TypeError):
+        for argument, value in signature.bind(*args, **kwargs).arguments.items():
+            annotation = signature.parameters[argument].annotation
+            expected = _misfit(annotation, value)
+            if not expected and are_sizes and _is_no_size(annotation, value):
+                expected = "an integer >= 0, a size"
+            if expected:
+                return DGLError(f"{name}: {argument} must be {expected}, got {_shown(value)}")
+    return None
+
+
+def _is_raised_here(error: Exception) -> bool:
+    """Whether a ``raise`` in dglite's code raised an error, rather than Python, NumPy or torch that it called."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    if traceback is None:
+        return True
+    code = traceback.tb_frame.f_code
+    return code.co_filename.startswith(_FOLDER) and code.co_code[traceback.tb_lasti] == _RAISE
+
+
+def _shown(value: Any) -> str:
+    with suppress(Exception):
+        return f"{value!r:.60}"
+    return type(value).__name__
+
+
 def explained(function: AnyFunction) -> AnyFunction:
     """Decorate a function or a method: where its arguments do not fit, the error says what it takes."""
 
@@ -150,9 +287,12 @@ def explained(function: AnyFunction) -> AnyFunction:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except TypeError as error:
-            if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # the function did not begin
+        except UNPLANNED as error:
+            if _never_began(error):
                 _require_bound(function, args, kwargs)
+            better = misfitting(*_called(function, args), kwargs, error)
+            if better is not None:
+                raise better from error
             raise
 
     named: Any = call
@@ -160,29 +300,53 @@ def explained(function: AnyFunction) -> AnyFunction:
     return named  # type: ignore[no-any-return]
 
 
-def _require_bound(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _never_began(error: Exception) -> bool:
+    """Whether an error is Python's about a call whose arguments do not fit, which no line of the function raised."""
+    return type(error) is TypeError and error.__traceback__ is not None and error.__traceback__.tb_next is None
+
+
+def _called(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, inspect.Signature, tuple[Any, ...]]:
+    """Return how users call a function or a method, its signature without ``self``, and the arguments of that."""
     parameters, name = list(inspect.signature(function).parameters.values()), function.__name__
     if parameters[0].name == "self":
         parameters, args = parameters[1:], args[1:]
         name = _CALLED.get(function.__qualname__, f"g.{name}")
-    require_bound(name, inspect.Signature(parameters), args, kwargs)
+    return name, inspect.Signature(parameters), args
 
 
-def explain_constructors(cls: AnyClass, of_layer: bool = False) -> AnyClass:
-    """Do the same for the constructor that a class defines: decorate it, or call this in ``__init_subclass__``."""
+def _require_bound(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    name, signature, args = _called(function, args)
+    require_bound(name, signature, args, kwargs)
+
+
+def explain_constructors(cls: AnyClass, of_layer: bool = False, strict: str | None = None) -> AnyClass:
+    """Do the same for the constructor that a class defines: decorate it, or call this in ``__init_subclass__``.
+
+    Every argument must be what its annotation says for classes of the package ``strict``, which use them only later;
+    not for those that users derive from them.
+    """
     init: Any = vars(cls).get("__init__")
     if init is None:
         return cls
+
+    def misfit_of(name: str, args: Any, kwargs: Any, error: Exception | None) -> DGLError | None:
+        _self, *others = inspect.signature(init).parameters.values()
+        if error is not None and _never_began(error):
+            require_bound(name, inspect.Signature(others), args, kwargs, of_layer)
+        return misfitting(name, inspect.Signature(others), args, kwargs, error, of_layer)
 
     @functools.wraps(init)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         try:
             init(self, *args, **kwargs)
-        except TypeError as error:
-            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-                _self, *others = inspect.signature(init).parameters.values()
-                require_bound(type(self).__name__, inspect.Signature(others), args, kwargs, of_layer)
+        except UNPLANNED as error:
+            better = misfit_of(type(self).__name__, args, kwargs, error)
+            if better is not None:
+                raise better from error
             raise
+        is_strict = strict is not None and type(self).__module__.startswith(f"{strict}.")
+        if is_strict and (misfit := misfit_of(type(self).__name__, args, kwargs, None)):
+            raise misfit
 
     cls.__init__ = __init__  # type: ignore[misc]
     return cls

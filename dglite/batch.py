@@ -310,6 +310,7 @@ def _deal(frame: Frame | None, targets: list[list[Frame | None]], index: int, nu
             target[index] = part
 
 
+@explained
 def slice_batch(g: DGLGraph, gid: int, store_ids: bool = False) -> DGLGraph:
     """Return one graph of a batch, without splitting off the others.
 
@@ -357,6 +358,7 @@ def _range(numbers: np.ndarray, index: int) -> tuple[int, int]:
 
 
 # -- over the same nodes -----------------------------------------------------------------------------------------
+@explained
 def merge(graphs: Sequence[DGLGraph]) -> DGLGraph:
     """Return the union of graphs over the same nodes: node i of each is node i of the result.
 

@@ -37,6 +37,7 @@ def rand_graph(num_nodes: int, num_edges: int, idtype: Any = None, device: Any =
     return graph(_pairs(num_nodes, num_nodes, num_edges), num_nodes=num_nodes, idtype=idtype, device=device)
 
 
+@explained
 def rand_bipartite(
     utype: str,
     etype: str,
@@ -68,6 +69,7 @@ def _pairs(num_src: int, num_dst: int, num_edges: int) -> tuple[np.ndarray, np.n
 
 
 # -- power law ---------------------------------------------------------------------------------------------------------
+@explained
 def rand_power_law_graph(
     num_nodes: int,
     num_edges: int,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .arguments import explained
 from .backend import Tensor, active, admitted
 from .errors import DGLError
 from .graph import DGLGraph
@@ -16,6 +17,7 @@ from .structure.distinct import numbered
 __all__ = ["farthest_point_sampler", "neighbor_matching"]
 
 
+@explained
 def farthest_point_sampler(pos: Tensor, npoints: int, start_idx: int | None = None) -> Tensor:
     """Choose points one by one, each the farthest from those chosen before.
 
@@ -59,6 +61,7 @@ def farthest_point_sampler(pos: Tensor, npoints: int, start_idx: int | None = No
     return active.from_numpy(samples, active.device(pos) if active.is_tensor(pos) else None)
 
 
+@explained
 def neighbor_matching(graph: DGLGraph, e_weights: Tensor | None = None, relabel_idx: bool = True) -> Tensor:
     """Match every node with at most one neighbour, in random order, as a step of coarsening a graph.
 

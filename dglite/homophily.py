@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from .backend import Tensor, active
+from .arguments import explained
+from .backend import Tensor
 from .errors import DGLError
 from .graph import DGLGraph
 from .graph.storage import require_graph
 from .structure.distinct import distinct
+from .structure.ids import array_of
 
 __all__ = [
     "adjusted_homophily",
@@ -25,6 +27,7 @@ __all__ = [
 ]
 
 
+@explained
 def node_homophily(graph: DGLGraph, y: Tensor) -> float:
     """Return the mean over nodes of the fraction of their predecessors that have their label.
 
@@ -39,6 +42,7 @@ def node_homophily(graph: DGLGraph, y: Tensor) -> float:
     return _mean(agree / np.maximum(degrees, 1))
 
 
+@explained
 def edge_homophily(graph: DGLGraph, y: Tensor) -> float:
     """Return the fraction of edges whose ends have the same label, nan without edges.
 
@@ -50,6 +54,7 @@ def edge_homophily(graph: DGLGraph, y: Tensor) -> float:
     return _mean(labels[src] == labels[dst])
 
 
+@explained
 def linkx_homophily(graph: DGLGraph, y: Tensor) -> float:
     """Return how far the homophily of each class exceeds its share of the nodes, averaged over classes but one.
 
@@ -66,6 +71,7 @@ def linkx_homophily(graph: DGLGraph, y: Tensor) -> float:
     return _rounded(excess / (num_classes - 1) if num_classes > 1 else excess)
 
 
+@explained
 def adjusted_homophily(graph: DGLGraph, y: Tensor) -> float:
     """Return edge homophily adjusted for what the classes' shares of the degrees lead to expect.
 
@@ -80,6 +86,7 @@ def adjusted_homophily(graph: DGLGraph, y: Tensor) -> float:
     return _rounded((agree - expected) / (1 - expected)) if expected != 1 else float("nan")
 
 
+@explained
 def edge_label_informativeness(graph: DGLGraph, y: Tensor, eps: float = 1e-8) -> float:
     """Return how much the label of one end of an edge says about the other's, edges drawn uniformly.
 
@@ -95,6 +102,7 @@ def edge_label_informativeness(graph: DGLGraph, y: Tensor, eps: float = 1e-8) ->
     return _informativeness(_joint(src, dst, labels, np.ones(len(src))) + eps, shares, shares)
 
 
+@explained
 def node_label_informativeness(graph: DGLGraph, y: Tensor, eps: float = 1e-8) -> float:
     """Return how much the label of a neighbour says about a node's, nodes drawn uniformly and then their edges.
 
@@ -115,7 +123,7 @@ def _labelled(graph: DGLGraph, y: Tensor) -> tuple[np.ndarray, np.ndarray, np.nd
         raise DGLError(f"homophily needs one node type and one edge type; got {graph.canonical_etypes}")
     if isinstance(y, str):
         raise DGLError(f"y must be a tensor of labels, g.ndata[{y!r}], not its name")
-    labels = active.to_numpy(active.asarray(y))
+    labels = array_of(y, "y")
     if labels.shape != (graph.num_nodes(),) or labels.dtype.kind not in "iu":
         raise DGLError(
             f"got labels {labels.dtype} of shape {labels.shape}; expected an integer for each of the "

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from .arguments import explained
 from .backend import backend_of
 from .errors import DGLError
 from .structure.ids import count_of
@@ -22,6 +23,7 @@ from .structure.ids import count_of
 __all__ = ["average_precision", "hits_at_k", "mrr", "roc_auc"]
 
 
+@explained
 def mrr(positive: Any, negative: Any) -> float:
     """Return the mean over positive pairs of 1 / rank, the mean reciprocal rank.
 
@@ -52,6 +54,7 @@ def ranks(positive: Any, negative: Any) -> np.ndarray:
     return ranked
 
 
+@explained
 def hits_at_k(positive: Any, negative: Any, k: int) -> float:
     """Return the share of positive pairs among the best ``k``, Hits@k.
 
@@ -73,6 +76,7 @@ def hits_at_k(positive: Any, negative: Any, k: int) -> float:
     return float((above + equal < k if negatives.ndim == 1 else 1 + above + equal / 2 <= k).mean())
 
 
+@explained
 def roc_auc(positive: Any, negative: Any) -> float:
     """Return the area under the ROC curve: how often a positive pair scores above a negative one, a tie being half.
 
@@ -87,6 +91,7 @@ def roc_auc(positive: Any, negative: Any) -> float:
     return float(1 - (above + equal / 2).mean() / len(neg))
 
 
+@explained
 def average_precision(positive: Any, negative: Any) -> float:
     """Return the average precision: that of a threshold at each positive pair's score, averaged over positive pairs.
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from .arguments import explained
 from .errors import DGLError
 from .graph import DGLGraph
 from .graph.storage import require_graph
@@ -64,6 +65,7 @@ class Propagation:
         return html_card(self.title, [summary], "" if details is None else details._repr_html_())
 
 
+@explained
 def explain(g: Any, *args: Any, **options: Any) -> Any:
     """Explain what a call runs, before it runs: plans, kernels, bytes, and why something is not a kernel.
 
@@ -126,6 +128,7 @@ def _explain_call(
     return Propagation(title, num_frontiers, reason, explain_call(g, message, reduce, apply))
 
 
+@explained
 def prop_nodes(
     graph: DGLGraph,
     nodes_generator: Iterable[Any],
@@ -159,6 +162,7 @@ def prop_nodes(
     graph.prop_nodes(nodes_generator, *map(_unless_default, (message_func, reduce_func, apply_node_func)))
 
 
+@explained
 def prop_edges(
     graph: DGLGraph,
     edges_generator: Iterable[Any],
@@ -193,6 +197,7 @@ def prop_edges(
     graph.prop_edges(edges_generator, *map(_unless_default, (message_func, reduce_func, apply_node_func)))
 
 
+@explained
 def prop_nodes_bfs(
     graph: DGLGraph,
     source: Any,
@@ -208,6 +213,7 @@ def prop_nodes_bfs(
     prop_nodes(graph, bfs_nodes_generator(graph, source, _checked(reverse)), message_func, reduce_func, apply_node_func)
 
 
+@explained
 def prop_nodes_topo(
     graph: DGLGraph,
     message_func: Any = "default",
@@ -227,6 +233,7 @@ def prop_nodes_topo(
     prop_nodes(graph, topological_nodes_generator(graph, _checked(reverse)), message_func, reduce_func, apply_node_func)
 
 
+@explained
 def prop_edges_dfs(
     graph: DGLGraph,
     source: Any,

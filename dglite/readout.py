@@ -58,7 +58,8 @@ def readout_nodes(
     feat
         name of the feature, (num_nodes, *feat), of a floating dtype.
     weight
-        name of a feature that the first is multiplied by before, of a shape that broadcasts with it.
+        name of a feature that the first is multiplied by before: one number a row, (num_nodes,) or (num_nodes, 1), or a
+        shape that broadcasts to the feature's.
     op
         ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``. A mean divides by the number of nodes, weighted or not.
     ntype
@@ -241,11 +242,27 @@ def _readout(frame: Frame, sizes: np.ndarray, feat: str, weight: str | None, op:
         raise DGLError(f"no readout {op!r}; expected one of {', '.join(_OPERATIONS)}")
     values = frame[feat]
     if weight is not None:
-        values = values * frame[weight]
+        values = values * _weights(frame[weight], weight, active.shape(values))
     return segment_reduce(sizes, values, op)
 
 
+def _weights(weights: Tensor, name: str, shape: Sequence[int]) -> Tensor:
+    """Return weights that broadcast to features of this shape; of one number a row, (rows,), each is of its row."""
+    sizes = tuple(active.shape(weights))
+    while len(sizes) > len(shape) and sizes[-1] == 1:
+        sizes = sizes[:-1]
+    aligned = (*sizes, *(1,) * (len(shape) - len(sizes)))
+    if len(sizes) > len(shape) or any(1 not in (w, x) and w != x for w, x in zip(aligned[1:], shape[1:], strict=True)):
+        raise DGLError(
+            f"weight {name!r} has shape {sizes}, which does not fit the feature's {tuple(shape)}; give one number for "
+            "each row, (rows,) or (rows, 1), or a shape that broadcasts to the feature's"
+        )
+    return active.reshape(weights, aligned)
+
+
 def _broadcast(graph_feat: Tensor, frame: Frame, sizes: Any) -> Tensor:
+    if not active.is_tensor(graph_feat):
+        raise DGLError(f"the feature of graphs must be a tensor, (batch_size, *feat), got {type(graph_feat).__name__}")
     shape, batch_size = active.shape(graph_feat), sizes.shape[0]  # in a program any number: len() would make it one
     if not shape or shape[0] != batch_size:  # asked first: a program for any number of graphs is not asked about 1
         if batch_size != 1:
@@ -308,7 +325,7 @@ def _keys(values: np.ndarray, shape: list[int], sortby: int | None, descending: 
     if sortby is None:
         keys = values.reshape(len(values), -1) if values.size else np.zeros((len(values), int(np.prod(shape))))
     else:
-        keys = values[:, [sortby]]
+        keys = values[:, [int(sortby)]]
     if keys.dtype.kind in "bu":
         keys = keys.astype(np.int64)
     return -keys if descending else keys

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .arguments import explained
 from .backend import Tensor, active
 from .errors import DGLError
 from .graph import DGLGraph
@@ -22,6 +23,7 @@ __all__ = [
 ]
 
 
+@explained
 def bfs_nodes_generator(graph: DGLGraph, source: Any, reverse: bool = False) -> tuple[Tensor, ...]:
     """Return the nodes at distance 0, 1, 2, ... from ``source``, one tensor per distance.
 
@@ -45,6 +47,7 @@ def bfs_nodes_generator(graph: DGLGraph, source: Any, reverse: bool = False) -> 
     return _frontiers(graph, nodes, ends)
 
 
+@explained
 def bfs_edges_generator(graph: DGLGraph, source: Any, reverse: bool = False) -> tuple[Tensor, ...]:
     """Return the edges along which a breadth-first search finds each node, one tensor of ids per distance from 1 up.
 
@@ -55,6 +58,7 @@ def bfs_edges_generator(graph: DGLGraph, source: Any, reverse: bool = False) -> 
     return _frontiers(graph, edges[num_sources:], ends[1:] - num_sources)
 
 
+@explained
 def topological_nodes_generator(graph: DGLGraph, reverse: bool = False) -> tuple[Tensor, ...]:
     """Return the nodes level by level: a node is one level after the last of the nodes that point to it.
 
@@ -82,6 +86,7 @@ def topological_nodes_generator(graph: DGLGraph, reverse: bool = False) -> tuple
     return _frontiers(graph, nodes, ends[:levels])
 
 
+@explained
 def dfs_edges_generator(graph: DGLGraph, source: Any, reverse: bool = False) -> tuple[Tensor, ...]:
     """Return the edges along which a depth-first search finds each node, one after the other.
 
@@ -108,6 +113,7 @@ def dfs_edges_generator(graph: DGLGraph, source: Any, reverse: bool = False) -> 
     return edges
 
 
+@explained
 def dfs_labeled_edges_generator(
     graph: DGLGraph,
     source: Any,

@@ -7,6 +7,7 @@ older versions of DGL; the rows are what they try first.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -625,6 +626,24 @@ def test_an_argument_that_does_not_fit_is_explained_and_errors_from_within_are_n
         scaled()  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="not iterable"):
         scaled(5)  # type: ignore[arg-type]
+
+
+def test_a_call_that_failed_names_the_argument_unless_its_error_was_raised_on_purpose() -> None:
+    @arguments.explained
+    def times(values: Sequence[str], flag: bool = False, note: Any = None) -> list[str]:
+        if note:
+            raise TypeError(note)
+        return [value * 2 for value in values] if flag else []
+
+    assert times(["a"], True) == ["aa"]
+    with pytest.raises(dglite.DGLError, match="times: values must be a list of names, got 5") as caught:
+        times(5, True)  # type: ignore[arg-type]
+    assert isinstance(caught.value.__cause__, TypeError)
+    with pytest.raises(dglite.DGLError, match="times: flag must be True or False, got tensor"):
+        times(["a"], torch.zeros(2))  # type: ignore[arg-type]
+    with pytest.raises(TypeError):  # of another function, and every argument is what its annotation says
+        times(["a"], note=len)
+    assert times(5) == []  # type: ignore[arg-type]
 
 
 def test_features_that_are_no_attributes_are_not_listed() -> None:

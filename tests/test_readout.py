@@ -46,6 +46,15 @@ KINDS = {
 }
 
 
+@pytest.mark.parametrize("shape", [(4,), (4, 1), (4, 1, 1)])
+def test_a_weight_of_one_number_a_row_is_of_the_row(shape: tuple[int, ...]) -> None:
+    g = dglite.batch([dglite.rand_graph(3, 2), dglite.rand_graph(1, 0)])
+    g.ndata["h"], g.ndata["w"] = torch.ones(4, 4), torch.arange(4.0).reshape(shape)  # as many columns as rows
+    assert dglite.sum_nodes(g, "h", "w").tolist() == [[3.0] * 4, [3.0] * 4]
+    g.ndata["h"] = torch.ones(4)
+    assert dglite.max_nodes(g, "h", "w").tolist() == [2.0, 3.0]
+
+
 @pytest.mark.parametrize("op", ["sum", "mean", "max", "min"])
 @pytest.mark.parametrize("weight", [None, "w"])
 @pytest.mark.parametrize("kind", KINDS)

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import DGLError
 from .programs import ProgramInterface
 from .protocols import DifferentiableOp, Tensor
 
@@ -27,7 +28,14 @@ def native(array: np.ndarray) -> np.ndarray:
 
     That is in this machine's byte order, at an address that its dtype divides, with whole steps forward along each
     axis. A complex128 needs 16 bytes: compilers load it at once, though NumPy is content with 8.
+
+    Raises DGLError: it is a masked array with masked values, of which tensors would have what is behind the mask.
     """
+    if type(array) is np.ma.MaskedArray and np.ma.is_masked(array):
+        raise DGLError(
+            "got a masked array with masked values, which tensors do not have; fill them first, array.filled(0), and "
+            "keep the mask as a feature of its own"
+        )
     size, flags = array.dtype.itemsize, array.flags
     if flags.carray and size < 16 and array.dtype.isnative:
         return array

@@ -70,10 +70,10 @@ class TorchTensors(Backend):
         if is_watched() or type(x) not in PLAIN or x.is_meta:
             x = readable(x)
             with torch_structure.outside_of_programs():
-                return (x.float() if x.dtype is torch.bfloat16 else x).numpy(force=True)
+                return _numpy_of(x)
         if not x.is_cpu:
             torch_copies.report_wait(x.device, x.nbytes)
-        return (x.float() if x.dtype is torch.bfloat16 else x).numpy(force=True)
+        return _numpy_of(x)
 
     def from_numpy(self, array: np.ndarray, device: object = None) -> torch.Tensor:
         tensor = torch.from_numpy(array)
@@ -322,6 +322,16 @@ class TorchTensors(Backend):
 
     def prod(self, x: torch.Tensor, axis: int) -> torch.Tensor:
         return x.prod(dim=axis)
+
+
+def _numpy_of(x: torch.Tensor) -> np.ndarray:
+    try:
+        return (x.float() if x.dtype is torch.bfloat16 else x).numpy(force=True)
+    except (TypeError, NotImplementedError) as error:
+        raise DGLError(
+            f"expected an ordinary dense tensor on a device with memory, got layout {x.layout}, dtype {x.dtype} on "
+            f"{x.device}; x.to_dense() of a sparse one and x.dequantize() of a quantized one return it"
+        ) from error
 
 
 def _in_batches(index: torch.Tensor) -> torch.Tensor:

@@ -51,6 +51,7 @@ def from_networkx(
     return g
 
 
+@explained
 def bipartite_from_networkx(
     nx_graph: networkx.Graph,
     utype: str,

@@ -25,6 +25,7 @@ def from_scipy(sp_mat: Any, eweight_name: str | None = None, idtype: Any = None,
     return g
 
 
+@explained
 def bipartite_from_scipy(
     sp_mat: Any,
     utype: str,

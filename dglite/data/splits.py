@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..structure.ids import count_of
@@ -34,6 +35,7 @@ class Subset:
         return len(self.indices)
 
 
+@explained
 def split_dataset(
     dataset: Any, frac_list: Sequence[float] | None = None, shuffle: bool = False, random_state: Any = None
 ) -> list[Subset]:
@@ -70,6 +72,7 @@ def mask_at(ids: Any, count: int) -> Tensor:
     return active.from_numpy(mask)
 
 
+@explained
 def add_nodepred_split(dataset: Any, ratio: Sequence[float], ntype: str | None = None) -> None:
     """Give the nodes of every graph of a data set boolean features ``train_mask``, ``val_mask`` and ``test_mask``.
 
@@ -97,6 +100,7 @@ def permuted_parts(count: int, ratio: Sequence[float]) -> list[np.ndarray]:
 
 
 # -- by what nodes are like --------------------------------------------------------------------------------------------
+@explained
 def mask_nodes_by_property(
     property_values: np.ndarray, part_ratios: Sequence[float], random_seed: int | None = None
 ) -> dict[str, Tensor]:
@@ -130,6 +134,7 @@ def mask_nodes_by_property(
     return {name: mask_at(part, count) for name, part in zip(_PROPERTY_MASKS, parts, strict=True)}
 
 
+@explained
 def add_node_property_split(
     dataset: Any,
     part_ratios: Sequence[float],

@@ -121,7 +121,7 @@ class Sampler:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        explain_constructors(cls)
+        explain_constructors(cls, strict=__package__)
 
     def sample(self, g: DGLGraph, indices: Any) -> Any:
         """Return the batch for some indices, which have the form that the loader was given."""

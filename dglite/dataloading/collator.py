@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -124,6 +124,19 @@ class EdgeCollator(Collator):
         return self._sampler.sample(self.g, _joined(items))
 
 
+def _stacked(items: Sequence[Any], stack: Callable[[Sequence[Any], int], Any]) -> Any:
+    try:
+        return stack(list(items), 0)
+    except (RuntimeError, ValueError, TypeError) as error:
+        shapes = list(dict.fromkeys(tuple(getattr(item, "shape", ())) for item in items))
+        if len(shapes) < 2:
+            raise
+        raise RuntimeError(
+            f"the samples of a batch have tensors of shapes {shapes[0]} and {shapes[1]}, which do not stack; make them "
+            "alike, or give a collate_fn"
+        ) from error
+
+
 @final
 class GraphCollator:
     """Collates a list of samples: graphs to a batch, numbers, arrays and tensors to a tensor with a row for each.
@@ -141,7 +154,7 @@ class GraphCollator:
         if isinstance(first, DGLGraph):
             return batch(list(items))
         if active.is_tensor(first):
-            return active.stack(list(items), 0)
+            return _stacked(items, active.stack)
         if isinstance(first, str | bytes):
             return items
         if isinstance(first, Mapping):
@@ -156,7 +169,7 @@ class GraphCollator:
 
     @staticmethod
     def _numbers(items: Sequence[Any]) -> Any:
-        array = np.stack([np.asarray(item) for item in items])
+        array = _stacked([np.asarray(item) for item in items], np.stack)
         if array.dtype.kind not in "biufc":
             raise TypeError(
                 f"cannot collate {type(items[0]).__name__}: expected graphs, tensors, arrays, numbers, strings, and "

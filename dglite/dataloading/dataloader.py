@@ -11,6 +11,7 @@ from .. import hints
 from ..backend import active
 from ..errors import DGLError, warn_deprecated
 from ..graph import DGLGraph
+from ..graph.storage import canonical_device
 from ..ops.devices import Gpu, device_on
 from .base import Sampler
 from .buffers import Buffers
@@ -128,6 +129,8 @@ class DataLoader(Loader, Generic[Batch]):
         self.dataset = self._items if isinstance(indices, Mapping) else indices
         self.device, self.use_uva = graph.device if device is None else device, use_uva
         self._target, self._transfer = device, None
+        if device is not None:
+            canonical_device(device)  # which says that there is none, before the first batch
         if on_gpu(device):
             self._buffers = Buffers(page_locked=True)
             if self.num_workers and use_alternate_streams is not False:

@@ -16,6 +16,7 @@ from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import Tensor, active, backend_of
 from ..errors import DGLError
 from ..locks import new_lock
@@ -301,6 +302,7 @@ def gather_into(store: Any, rows: np.ndarray, places: np.ndarray, target: np.nda
         target[places] = active.to_numpy(store.rows(rows))
 
 
+@explained
 def hot_rows(loader: Iterable[Any], num_rows: int, capacity: int, ntype: Any = None) -> np.ndarray:
     """Return the nodes that a loader's batches need most often, for :class:`CachedFeatures`.
 

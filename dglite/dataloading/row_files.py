@@ -71,6 +71,11 @@ class DirectRows:
         if done[2] >= 0:
             self._raise(int(rows[done[2]]))
 
+    def __del__(self) -> None:
+        """Close the file, which Python would do with a ``ResourceWarning``; there is none if it could not be opened."""
+        with suppress(AttributeError):
+            self._file.close()
+
     def _buffer(self) -> mmap.mmap:
         """Return memory that begins with a page and that no other thread uses."""
         with self._lock:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import Tensor
 from ..backend import active as backend
 from ..errors import DGLError
@@ -103,6 +104,7 @@ class ApplyMixin(RegistryMixin):
             relation = relation.only(self.edge_ids_of(edges, index))
         execute(compiled(lower_edges, messages_of(func, 0, relation, reduced=False)), (relation,), (func,))
 
+    @explained
     def group_apply_edges(
         self,
         group_by: str,
@@ -150,6 +152,7 @@ class ApplyMixin(RegistryMixin):
             side = Side.U if group_by == "src" else Side.V
             execute(compiled(lower_group, UserFunction(0), side), (relation,), (func,))
 
+    @explained
     def filter_nodes(
         self, predicate: Callable[[NodeBatch], Tensor], nodes: Any = ALL, ntype: str | None = None
     ) -> Tensor:
@@ -157,6 +160,7 @@ class ApplyMixin(RegistryMixin):
         _, batch = _nodes(self, predicate, nodes, ntype)
         return _where(predicate, batch, batch.nodes())
 
+    @explained
     def filter_edges(self, predicate: Callable[[EdgeBatch], Tensor], edges: Any = ALL, etype: Any = None) -> Tensor:
         """Return the ids of those ``edges`` for which ``predicate``, booleans or numbers (num_edges,), is not 0."""
         relation = relation_of(self, self.etype_id(etype))

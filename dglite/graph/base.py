@@ -29,14 +29,12 @@ def tensor_dtype(dtype: np.dtype) -> Any:
 
 def id_dtype(idtype: Any) -> np.dtype:
     """Return the NumPy dtype that ``idtype``, the framework's or NumPy's int32 or int64 or its name, means."""
-    dtype = _ID_DTYPES.get(idtype)
-    if dtype is None:
-        try:
-            dtype = np.dtype(idtype)
-        except TypeError:
-            dtype = None
-        if dtype not in _DTYPES:
-            raise DGLError(f"idtype must be int32 or int64, got {idtype!r}")
+    try:
+        dtype = _ID_DTYPES.get(idtype) or np.dtype(idtype)
+    except (TypeError, ValueError):
+        dtype = None
+    if dtype not in _DTYPES:
+        raise DGLError(f"idtype must be int32 or int64, got {idtype!r:.60}")
     return dtype
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ..arguments import explained
 from ..column import Features, Initializer, Scheme
 from ..frame import Frame
 from ..structure.metagraph import EdgeType
@@ -88,12 +89,14 @@ class FeatureMixin(QueryMixin):
         frame = self.edge_frame(etype)
         return ColumnStorage(frame, frame.require(key))
 
+    @explained
     def set_n_initializer(
         self, initializer: Initializer | None, field: str | None = None, ntype: str | None = None
     ) -> None:
         """Set what fills node features that were not set: one column, or all. None goes back to zeros."""
         self.node_frame(ntype).set_initializer(initializer, field)
 
+    @explained
     def set_e_initializer(
         self, initializer: Initializer | None, field: str | None = None, etype: EdgeType | None = None
     ) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import Tensor, active
 from ..errors import DGLError, warn_deprecated
 from ..ops.traced import reversed_of
@@ -17,7 +19,8 @@ from .base import GraphBase
 class FormatMixin(GraphBase):
     """COO, CSR and CSC of a graph's relations."""
 
-    def formats(self, formats: Any = None) -> Any:
+    @explained
+    def formats(self, formats: str | Sequence[str] | None = None) -> Any:
         """Say which sparse formats exist, or return a graph that keeps only the given ones.
 
         Without an argument: ``{"created": [...], "not created": [...]}``. A format that is left out is made when an
@@ -72,6 +75,7 @@ class FormatMixin(GraphBase):
         return graph
 
     # -- exports ------------------------------------------------------------------------------------------------
+    @explained
     def adj_tensors(self, fmt: str, etype: EdgeType | None = None) -> tuple[Tensor, ...]:
         """Return the structure as tensors: (src, dst) for "coo", (indptr, indices, edge ids) for "csr" and "csc".
 
@@ -88,6 +92,7 @@ class FormatMixin(GraphBase):
             raise DGLError(f"fmt={fmt!r} is not understood; expected one of {list(FORMATS)}")
         return tuple(self.ids_copy(array) for array in arrays)
 
+    @explained
     def adj_external(
         self, transpose: bool = False, ctx: Any = None, scipy_fmt: str | None = None, etype: EdgeType | None = None
     ) -> Any:
@@ -111,6 +116,7 @@ class FormatMixin(GraphBase):
             return scipy.sparse.coo_matrix((ones, adjacency.endpoints()), shape=shape, copy=True)
         raise DGLError(f"scipy_fmt={scipy_fmt!r} is not understood; expected 'coo' or 'csr'")
 
+    @explained
     def inc(self, typestr: str, ctx: Any = None, etype: EdgeType | None = None) -> Tensor:
         """Return the incidence matrix (num_nodes, num_edges) as a sparse COO tensor.
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ..arguments import explained
 from .messages import MessageMixin
 
 
 class PropagationMixin(MessageMixin):
     """``prop_nodes`` and ``prop_edges`` of ``DGLGraph``; see :class:`~dglite.graph.messages.MessageMixin`."""
 
+    @explained
     def prop_nodes(
         self,
         nodes_generator: Iterable[Any],
@@ -47,6 +49,7 @@ class PropagationMixin(MessageMixin):
         for frontier in nodes_generator:
             self.pull(frontier, message_func, reduce_func, apply_node_func, etype)
 
+    @explained
     def prop_edges(
         self,
         edges_generator: Iterable[Any],

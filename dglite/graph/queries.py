@@ -9,6 +9,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import Tensor, framework
 from ..errors import DGLError, warn_deprecated
 from ..expr import Side
@@ -184,6 +185,7 @@ class QueryMixin(GraphBase):
     def in_edges(self, v: Ids | SingleId, form: Literal["eid"], etype: EdgeType | None = None) -> Tensor: ...
     @overload
     def in_edges(self, v: Ids | SingleId, form: Literal["all"], etype: EdgeType | None = None) -> Triple: ...
+    @explained
     def in_edges(self, v: Any, form: str = "uv", etype: EdgeType | None = None) -> Any:
         """Return the in-edges of nodes ``v``, node after node: ``form`` is "uv", "eid" or "all" (u, v, eid)."""
         index = self.etype_id(etype)
@@ -195,6 +197,7 @@ class QueryMixin(GraphBase):
     def out_edges(self, u: Ids | SingleId, form: Literal["eid"], etype: EdgeType | None = None) -> Tensor: ...
     @overload
     def out_edges(self, u: Ids | SingleId, form: Literal["all"], etype: EdgeType | None = None) -> Triple: ...
+    @explained
     def out_edges(self, u: Any, form: str = "uv", etype: EdgeType | None = None) -> Any:
         """Return the out-edges of nodes ``u``, node after node: ``form`` is "uv", "eid" or "all" (u, v, eid)."""
         index = self.etype_id(etype)
@@ -214,6 +217,7 @@ class QueryMixin(GraphBase):
     def all_edges(self, form: Literal["eid"], order: str | None = "eid", etype: EdgeType | None = None) -> Tensor: ...
     @overload
     def all_edges(self, form: Literal["all"], order: str | None = "eid", etype: EdgeType | None = None) -> Triple: ...
+    @explained
     def all_edges(self, form: str = "uv", order: str | None = "eid", etype: EdgeType | None = None) -> Any:
         """Return all edges as "uv", "eid" or "all" (u, v, eid).
 

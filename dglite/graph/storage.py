@@ -263,11 +263,9 @@ _CPU = active.cpu()
 
 def canonical_device(device: Any) -> Any:
     """Return the framework's device for ``device``, its name or its object; None means the CPU."""
-    if device is None or device == _CPU:
-        return _CPU
     try:
-        return active.device(active.empty((0,), "float32", device))
-    except (AssertionError, RuntimeError, TypeError) as error:  # the first from a torch without CUDA
+        return _CPU if device is None or device == _CPU else active.device(active.empty((0,), "float32", device))
+    except (AssertionError, RuntimeError, TypeError, ValueError) as error:  # the first from a torch without CUDA
         raise DGLError(
             f"no device {device!r:.60}; expected 'cpu', 'cuda', 'cuda:1', the number of a GPU or a torch.device that "
             "this machine has. Dtypes are converted feature by feature: g.ndata['h'] = g.ndata['h'].float()"
@@ -326,6 +324,6 @@ def _fill(
     state["node_frames"] = [None] * len(num_nodes)
     state["edge_frames"] = [None] * len(adjacencies)
     state["numpy_idtype"] = adjacencies[0].idtype if adjacencies else _NO_IDS.dtype
-    state["_device"] = _CPU if device is None or device == _CPU else canonical_device(device)
+    state["_device"] = _CPU if device is None or device is _CPU else canonical_device(device)
     state["batch_node_counts"] = state["batch_edge_counts"] = None
     state["_readonly"] = None

@@ -193,19 +193,23 @@ class TypeMixin(GraphBase):
     def _relations_of(self, key: Any) -> Sequence[int]:
         if type(key) is str and (named := self.type_graph.named(key)):
             return named
-        anything = slice(None)
+        if type(key) is tuple and (index := self.type_graph.exactly(key)) is not None:
+            return (index,)
+        whole, anything = key, slice(None)
         if not isinstance(key, tuple):
             key = (anything, key, anything)
         if len(key) != 3:
-            raise DGLError(f"g[{key!r}] is not understood; use g['etype'] or g['srctype', 'etype', 'dsttype']")
+            raise DGLError(f"g[{whole!r:.80}] is not understood; use g['etype'] or g['srctype', 'etype', 'dsttype']")
         relations = [
             i
             for i, etype in enumerate(self.type_graph.canonical_etypes)
-            if all(want in (anything, name) for want, name in zip(key, etype, strict=True))
+            if all(_is_meant(want, name) for want, name in zip(key, etype, strict=True))
         ]
         if not relations:
-            pattern = next((name for name in key if name != anything), key) if key.count(anything) == 2 else key
-            raise DGLError(f"g[{pattern!r}] matches no edge type; there are {list(self.type_graph.canonical_etypes)}")
+            names = [name for name in key if not _is_meant(name, "")]
+            pattern = names[0] if len(names) == 1 else whole
+            there = list(self.type_graph.canonical_etypes)
+            raise DGLError(f"g[{pattern!r:.80}] matches no edge type; there are {there}")
         return relations
 
     # -- batches ------------------------------------------------------------------------------------------------
@@ -248,6 +252,11 @@ class TypeMixin(GraphBase):
         counts = {i: adjacency.num_edges for i, adjacency in enumerate(self.adjacencies)}
         by_type = {self.etype_id(name): value for name, value in _by_type(val, names).items()}
         self.batch_edge_counts = _segments(by_type, counts, names, "edges")
+
+
+def _is_meant(key: Any, name: str) -> bool:
+    """Whether a part of ``g[...]`` is ``:`` or this name."""
+    return isinstance(key, str | slice) and key in (slice(None), name)
 
 
 def _by_type(values: Any, names: tuple[Any, ...]) -> Mapping[Any, Any]:

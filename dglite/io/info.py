@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import Tensor, active
 from ..errors import DGLError
 from .container import Container, first_bytes, local_path, write_container
@@ -20,6 +21,7 @@ _PLAIN = (str, bool, float, type(None))
 _SEQUENCES: dict[str, Callable[[Any], Any]] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 
 
+@explained
 def save_info(path: Any, info: Mapping[str, Any]) -> None:
     """Write a dictionary to a file: numbers, strings, bytes, tensors, arrays, and lists, tuples, sets, dicts of them.
 
@@ -29,6 +31,7 @@ def save_info(path: Any, info: Mapping[str, Any]) -> None:
     write_container(path, _KIND, {"info": _described(info, "info", arrays)}, arrays)
 
 
+@explained
 def load_info(path: Any) -> Any:
     """Return the dictionary that :func:`save_info` wrote, dglite's or DGL's, whose files are pickles.
 

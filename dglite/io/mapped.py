@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,11 @@ class MappedFile:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise UnsoundFileError(f"its header is unsound: {error!r:.200}", start) from error
         self.names = frozenset(self._header)
+
+    def __del__(self) -> None:
+        """Close the file, which Python would do with a ``ResourceWarning``; there is none if it could not be opened."""
+        with suppress(AttributeError):
+            self._file.close()
 
     def _check(self) -> None:
         """Raise ``ValueError``, or what other types raise, unless arrays fill the file from the header on."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..arguments import explained
 from ..backend import Tensor, active
 from ..convert import graph, heterograph
 from ..errors import DGLError
@@ -13,6 +14,7 @@ from ..graph.storage import require_graph
 _EDGES = ("edge_index", "adj", "adj_t")
 
 
+@explained
 def from_pyg(data: Any) -> DGLGraph:
     """Return the graph of a ``Data`` or ``HeteroData`` object; tensors are shared.
 
@@ -82,6 +84,7 @@ def _edges_of(store: Any) -> tuple[Tensor, Tensor, Tensor | None]:
     return active.asarray([], "int64"), active.asarray([], "int64"), None
 
 
+@explained
 def to_pyg(g: DGLGraph) -> Any:
     """Return the graph as ``Data``, or as ``HeteroData`` when it has several types; tensors are shared.
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..arguments import explained
 from ..backend import Tensor, active
 from ..errors import DGLError
 from .container import Container, first_bytes, local_path, write_container
@@ -16,6 +17,7 @@ _DGL_MAGIC = (0xDD5A9FBE3FA2443F).to_bytes(8, "little")
 """The first bytes of a file that DGL's ``save_tensors`` wrote."""
 
 
+@explained
 def save_tensors(filename: Any, tensor_dict: Mapping[str, Tensor]) -> bool:
     """Write tensors by name to a file, which is replaced when the new one is complete; return True.
 
@@ -29,6 +31,7 @@ def save_tensors(filename: Any, tensor_dict: Mapping[str, Tensor]) -> bool:
     return True
 
 
+@explained
 def load_tensors(filename: Any, return_dgl_ndarray: bool = False) -> dict[str, Any]:
     """Return the tensors that :func:`save_tensors`, or DGL's, wrote, on the CPU; ours are read when they are used.
 

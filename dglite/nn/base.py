@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
-from ..arguments import explain_constructors, require_bound
+from ..arguments import UNPLANNED, explain_constructors, misfitting, require_bound
 from ..backend import framework
 from ..errors import DGLError
 from ..ops import core
@@ -43,7 +43,7 @@ else:
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
             try:
                 return super().__call__(*args, **kwargs)
-            except (TypeError, RuntimeError) as error:
+            except UNPLANNED as error:
                 _explain(self, error, args, kwargs)
                 raise
 
@@ -60,14 +60,20 @@ def refuse_script(layer: Any) -> None:
 
 
 def _explain(layer: Any, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise an error that says more, if a call failed for missing arguments or for tensors on several devices."""
+    """Raise an error that says more, if a call failed for its arguments or for tensors on several devices."""
+    name, signature = type(layer).__name__, inspect.signature(layer.forward)
     if type(error) is TypeError:
-        require_bound(type(layer).__name__, inspect.signature(layer.forward), args, kwargs, of_layer=True)
-    if type(error) is not RuntimeError:
-        return
-    _explain_module(layer, error)
+        require_bound(name, signature, args, kwargs, of_layer=True)
+    if type(error) is RuntimeError:
+        _explain_module(layer, error)
+        _explain_devices(layer, error, signature.bind(*args, **kwargs).arguments)
+    better = misfitting(name, signature, args, kwargs, error)
+    if better is not None:
+        raise better from error
+
+
+def _explain_devices(layer: Any, error: Exception, arguments: dict[str, Any]) -> None:
     devices = {str(getattr(parameter, "device", "")) for parameter in layer.parameters()}
-    arguments = inspect.signature(layer.forward).bind(*args, **kwargs).arguments
     places = [f"{name} on {value.device}" for name, value in arguments.items() if hasattr(value, "device")]
     if len(devices) == 1 and not all(place.endswith(f" on {min(devices)}") for place in places):
         raise DGLError(

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..structure.adjacency import Adjacency
@@ -145,6 +146,7 @@ def _sorted_outer(offsets: np.ndarray, x: Tensor, y: Tensor) -> Tensor:
 
 
 # -- under DGL's names -------------------------------------------------------------------------------------------------
+@explained
 def segment_mm(a: Tensor, b: Tensor, seglen_a: Any) -> Tensor:
     """Multiply the first ``seglen_a[0]`` rows of ``a`` by ``b[0]``, the next ``seglen_a[1]`` by ``b[1]``, ...
 
@@ -182,6 +184,7 @@ def segment_mm(a: Tensor, b: Tensor, seglen_a: Any) -> Tensor:
     return grouped_mm(Groups(np.concatenate([[0], np.cumsum(sizes)]), None), a, b)
 
 
+@explained
 def gather_mm(a: Tensor, b: Tensor, *, idx_b: Any) -> Tensor:
     """Multiply row i of ``a`` by matrix ``idx_b[i]`` of ``b``.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import explained
 from ..errors import DGLError
 from ..frame import EID, NID
 from ..graph import DGLGraph
@@ -27,6 +28,7 @@ from .on_gpu import draw_on, excluded_there
 _NO_IDS = np.empty(0, np.int64)
 
 
+@explained
 def sample_neighbors_fused(
     g: DGLGraph,
     nodes: Any,

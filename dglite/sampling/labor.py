@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
@@ -25,10 +26,13 @@ from .neighbor import TimeLimits
 from .on_gpu import Draw, LaborRule, choose_on_gpu, labor_draw_on
 
 _MOST_ROUNDS = 50
+_MOST_COUNTED = 1000
+"""More rounds than this are asked for by mistake; nothing changes any more."""
 _CONVERGED = 1e-4
 """Relative fall of the expected number of vertices below which importances are taken to have converged."""
 
 
+@explained
 def sample_labors(
     g: DGLGraph,
     nodes: Any,
@@ -119,7 +123,7 @@ class Labor:
         self._g, self._named, self._fanouts, self._inward = g, named, fanouts, inward
         self._times = [None] * len(fanouts) if times is None else times
         self._prob, self._exclude_edges = prob, exclude_edges
-        self._rounds, self._keys = importance_sampling, _keys(random_seed)
+        self._rounds, self._keys = min(importance_sampling, _MOST_COUNTED), _keys(random_seed)
         self._mixing = _mixing(seed2_contribution)
 
     @cached_property

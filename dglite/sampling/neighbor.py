@@ -207,6 +207,7 @@ def _weighted(
     return rows.packed(places, counts)
 
 
+@explained
 def sample_neighbors_biased(
     g: DGLGraph,
     nodes: Any,
@@ -269,6 +270,7 @@ def _seeds_of_relation(g: DGLGraph, nodes: Any, inward: bool) -> np.ndarray:
     return _NO_GROUPS if seeds is None else seeds
 
 
+@explained
 def sample_etype_neighbors(
     g: DGLGraph,
     nodes: Any,
@@ -338,6 +340,7 @@ def _joined(parts: Any, bounds: np.ndarray) -> np.ndarray:
     return joined
 
 
+@explained
 def select_topk(
     g: DGLGraph,
     k: Any,

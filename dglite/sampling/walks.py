@@ -212,6 +212,7 @@ def _weights(g: DGLGraph, prob: str | None, relations: list[int]) -> dict[int, n
     return {index: _NO_WEIGHTS if (x := by_relation[index]) is None else x for index in relations}
 
 
+@explained
 def pack_traces(traces: Tensor, types: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the nodes of all walks one after the other, their types, and each walk's length and offset.
 

@@ -10,6 +10,7 @@ import numpy as np
 from ..arguments import explained
 from ..backend import Tensor, active, admitted
 from ..errors import DGLError
+from ..graph.storage import canonical_device
 from ..structure import Adjacency
 from ..structure.ids import check_range, count_of, integer_array
 from ..structure.traced import traced_edges
@@ -60,6 +61,7 @@ def from_coo(row: Tensor, col: Tensor, val: Tensor | None = None, shape: Shape |
     return _from_row_col(rows, cols, val, shape, _device(row))
 
 
+@explained
 def from_csr(indptr: Tensor, indices: Tensor, val: Tensor | None = None, shape: Shape | None = None) -> SparseMatrix:
     """Make a matrix of rows: row i has columns ``indices[indptr[i]:indptr[i + 1]]`` and the values there.
 
@@ -69,17 +71,20 @@ def from_csr(indptr: Tensor, indices: Tensor, val: Tensor | None = None, shape: 
     return matrix_of(rows_of(indptr, indices, shape), val, _device(indices))
 
 
+@explained
 def from_csc(indptr: Tensor, indices: Tensor, val: Tensor | None = None, shape: Shape | None = None) -> SparseMatrix:
     """Make a matrix of columns: column j has rows ``indices[indptr[j]:indptr[j + 1]]``; see :func:`from_csr`."""
     turned = None if shape is None else _checked_shape(shape)[::-1]
     return matrix_of(rows_of(indptr, indices, turned).reverse(), val, _device(indices))
 
 
+@explained
 def val_like(mat: SparseMatrix, val: Tensor) -> SparseMatrix:
     """Make a matrix with the structure of ``mat`` and other values, (nnz,) or (nnz, D)."""
     return mat.like(val)
 
 
+@explained
 def diag(val: Tensor, shape: Shape | None = None) -> SparseMatrix:
     """Make a matrix with ``val``, (N,) or (N, D), on its diagonal; ``shape``, (N, N) by default, has N as its minimum.
 
@@ -96,12 +101,13 @@ def diag(val: Tensor, shape: Shape | None = None) -> SparseMatrix:
     return _from_row_col(indices, indices, val, shape, None)
 
 
+@explained
 def identity(shape: Shape, d: int | None = None, dtype: Any = None, device: Any = None) -> SparseMatrix:
     """Make a matrix with ones on its diagonal: numbers, or vectors of length ``d``; float32 by default."""
     size = min(_checked_shape(shape))
     name = "float32" if dtype is None else str(dtype).rpartition(".")[2]
     shape_of_values = (size,) if d is None else (size, count_of(d, "d", most=2**31 - 1))
-    ones = active.full(shape_of_values, 1, name, active.cpu() if device is None else device)
+    ones = active.full(shape_of_values, 1, name, canonical_device(device))
     return diag(ones, shape)
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..expr import Operand, Side
@@ -18,6 +19,7 @@ from .duplicates import coalesce, has_duplicate, keys_of
 Matrix = TypeVar("Matrix", bound=MatrixBase)
 
 
+@explained
 def add(A: Matrix, B: Matrix) -> Matrix:
     """Return ``A + B``, coalesced: an entry wherever one of them has one, in order of row, then column."""
     _check_pair(A, B, "add")
@@ -26,12 +28,14 @@ def add(A: Matrix, B: Matrix) -> Matrix:
     return coalesce(A.from_row_col(rows, cols, active.concat([A.val, B.val])))
 
 
+@explained
 def sub(A: Matrix, B: Matrix) -> Matrix:
     """Return ``A - B``; see :func:`add`."""
     _check_pair(A, B, "sub")
     return add(A, B.like(-B.val))
 
 
+@explained
 def mul(A: Any, B: Any) -> Any:
     """Return the product of a matrix and a number, or of two matrices place by place.
 
@@ -49,6 +53,7 @@ def mul(A: Any, B: Any) -> Any:
     return A.from_row_col(row[ours], col[ours], take_rows(A.val, ours) * take_rows(B.val, theirs))
 
 
+@explained
 def div(A: Matrix, B: Any) -> Matrix:
     """Return ``A`` divided by a number, or element-wise by a matrix with entries at the same indices.
 
@@ -70,6 +75,7 @@ def div(A: Matrix, B: Any) -> Matrix:
     return A.like(A.val / take_rows(B.val, partner, permutation=True))
 
 
+@explained
 def power(A: Matrix, scalar: Any) -> Matrix:
     """Return the matrix with the value of every entry raised to a number; places without an entry stay empty."""
     if not is_scalar(scalar):
@@ -77,11 +83,13 @@ def power(A: Matrix, scalar: Any) -> Matrix:
     return A.like(A.val**scalar)
 
 
+@explained
 def neg(A: Matrix) -> Matrix:
     """Return the matrix with every entry negated."""
     return A.like(-A.val)
 
 
+@explained
 def inv(A: Matrix) -> Matrix:
     """Return the inverse of a square diagonal matrix with scalar values and no empty place on the diagonal.
 
@@ -103,6 +111,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@explained
 def sp_broadcast_v(A: Matrix, v: Tensor, op: str) -> Matrix:
     """Return ``A`` with ``op`` (``add``, ``sub``, ``mul``, ``truediv``) of each entry and a vector's element.
 
@@ -130,21 +139,25 @@ def sp_broadcast_v(A: Matrix, v: Tensor, op: str) -> Matrix:
     return A.like(_OPERATORS[op](A.val, take_rows(wide, A.row_col()[dim].astype(np.int64))))
 
 
+@explained
 def sp_add_v(A: Matrix, v: Tensor) -> Matrix:
     """Return ``A`` with a vector added; see :func:`sp_broadcast_v`."""
     return sp_broadcast_v(A, v, "add")
 
 
+@explained
 def sp_sub_v(A: Matrix, v: Tensor) -> Matrix:
     """Return ``A`` with a vector subtracted; see :func:`sp_broadcast_v`."""
     return sp_broadcast_v(A, v, "sub")
 
 
+@explained
 def sp_mul_v(A: Matrix, v: Tensor) -> Matrix:
     """Return ``A`` multiplied by a vector; see :func:`sp_broadcast_v`."""
     return sp_broadcast_v(A, v, "mul")
 
 
+@explained
 def sp_div_v(A: Matrix, v: Tensor) -> Matrix:
     """Return ``A`` divided by a vector; see :func:`sp_broadcast_v`."""
     return sp_broadcast_v(A, v, "truediv")

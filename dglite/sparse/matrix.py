@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import hints
 from ..backend import Tensor, active
+from ..graph.storage import canonical_device
 from ..tables import html_card, html_table, html_text
 from . import elementwise, products, reduction, select
 from .base import UNCHANGED, MatrixBase, is_scalar, refuse_tensor, value_shape
@@ -127,7 +128,7 @@ class SparseMatrix(MatrixBase):
         """Return the matrix with values of another dtype or on another device; itself when nothing changes."""
         val = self.val
         if device is not None:
-            val = active.to_device(val, device)
+            val = active.to_device(val, canonical_device(device))
         if dtype is not None:
             val = active.astype(val, str(dtype).rpartition(".")[2])
         return self if val is self.val else self.with_values(self._adj, val)

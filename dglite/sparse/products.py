@@ -6,6 +6,7 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import Tensor, active, admitted
 from ..errors import DGLError
 from ..expr import Operand, Side
@@ -25,6 +26,7 @@ _PRODUCT = Operand(Side.V, 0) * Operand(Side.U, 1)
 
 
 # -- sparse times dense ------------------------------------------------------------------------------------------------
+@explained
 def spmm(A: MatrixBase, X: Tensor) -> Tensor:
     """Return ``A @ X`` by g-SpMM; a row without entries gives 0.
 
@@ -52,12 +54,14 @@ def spmm(A: MatrixBase, X: Tensor) -> Tensor:
     return core.spmm(A.along(1), _WEIGHTED, Reducer.SUM, (X, A.val))
 
 
+@explained
 def bspmm(A: MatrixBase, X: Tensor) -> Tensor:
     """Return ``A @ X`` for each of the K elements of the values: ``X`` is (M, N, K); see :func:`spmm`."""
     return spmm(A, X)
 
 
 # -- dense times dense, at sparse indices ------------------------------------------------------------------------------
+@explained
 def sddmm(A: Matrix, X1: Tensor, X2: Tensor) -> Matrix:
     """Return ``(X1 @ X2) * A`` at the nonzeros of ``A`` by g-SDDMM; the dense product is never stored.
 
@@ -102,6 +106,7 @@ def sddmm(A: Matrix, X1: Tensor, X2: Tensor) -> Matrix:
     return A.like(product * (A.val if values else _unsqueezed(A.val)))
 
 
+@explained
 def bsddmm(A: Matrix, X1: Tensor, X2: Tensor) -> Matrix:
     """Return ``(X1 @ X2) * A`` for each of K elements: (L, M, K) and (M, N, K); see :func:`sddmm`."""
     return sddmm(A, X1, X2)
@@ -112,6 +117,7 @@ def _unsqueezed(x: Tensor) -> Tensor:
 
 
 # -- sparse times sparse -----------------------------------------------------------------------------------------------
+@explained
 def spspmm(A: Matrix, B: Matrix) -> Matrix:
     """Return ``A @ B`` for matrices (L, M) and (M, N) with scalar values: (L, N), in order of row, then column.
 
@@ -194,6 +200,7 @@ def _by_products(A: Matrix, B: Matrix) -> Matrix:
 def matmul(A: Matrix, B: Matrix) -> Matrix: ...
 @overload
 def matmul(A: MatrixBase | Tensor, B: Tensor) -> Tensor: ...
+@explained
 def matmul(A: Any, B: Any) -> Any:
     """Return ``A @ B``: :func:`spmm` for a dense ``B``, :func:`spspmm` for a sparse one; two tensors are multiplied.
 

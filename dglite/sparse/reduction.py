@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..expr import Operand, Side
@@ -25,6 +26,7 @@ _REDUCERS = {"sum": Reducer.SUM, "smax": Reducer.MAX, "smin": Reducer.MIN, "smea
 _VALUE = Operand(Side.E, 0)
 
 
+@explained
 def reduce(input: MatrixBase, dim: int | None = None, rtype: str = "sum") -> Tensor:
     """Reduce the entries of each column (``dim`` 0), each row (1), or all of them (None).
 
@@ -53,21 +55,25 @@ def reduce(input: MatrixBase, dim: int | None = None, rtype: str = "sum") -> Ten
     return reduced(input.along(dim), input.val, reducer)
 
 
+@explained
 def sum(input: MatrixBase, dim: int | None = None) -> Tensor:
     """Return the sum of the entries; see :func:`reduce`."""
     return reduce(input, dim, "sum")
 
 
+@explained
 def smax(input: MatrixBase, dim: int | None = None) -> Tensor:
     """Return the largest entry; see :func:`reduce`. The gradient goes to the first among equals."""
     return reduce(input, dim, "smax")
 
 
+@explained
 def smin(input: MatrixBase, dim: int | None = None) -> Tensor:
     """Return the smallest entry; see :func:`reduce`. The gradient goes to the first among equals."""
     return reduce(input, dim, "smin")
 
 
+@explained
 def smean(input: MatrixBase, dim: int | None = None) -> Tensor:
     """Return the mean of the entries of each row (``dim`` 1), column (0) or of all (None); 0 for a row without entries.
 
@@ -76,11 +82,13 @@ def smean(input: MatrixBase, dim: int | None = None) -> Tensor:
     return reduce(input, dim, "smean")
 
 
+@explained
 def sprod(input: MatrixBase, dim: int | None = None) -> Tensor:
     """Return the product of the entries; see :func:`reduce`."""
     return reduce(input, dim, "sprod")
 
 
+@explained
 def softmax(input: Matrix, dim: int = 1) -> Matrix:
     """Normalise the entries of each row (``dim`` 1) or column (0) by a softmax; places without an entry stay empty.
 

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..random import generator
@@ -19,6 +20,7 @@ Matrix = TypeVar("Matrix", bound=MatrixBase)
 _NAMES = ("column", "row")
 
 
+@explained
 def index_select(A: Matrix, dim: int, index: Tensor) -> Matrix:
     """Return the given rows (``dim`` 0) or columns (1), in the given order, which may repeat.
 
@@ -33,6 +35,7 @@ def index_select(A: Matrix, dim: int, index: Tensor) -> Matrix:
     return _selected(A, dim, as_ids(index, A.shape[dim], _NAMES[1 - dim]).astype(np.int64))
 
 
+@explained
 def range_select(A: Matrix, dim: int, index: slice) -> Matrix:
     """Return the rows (``dim`` 0) or columns (1) in a slice of step 1.
 
@@ -47,6 +50,7 @@ def range_select(A: Matrix, dim: int, index: slice) -> Matrix:
     return _selected(A, dim, np.arange(*index.indices(A.shape[dim])))
 
 
+@explained
 def sample(
     A: Matrix, dim: int, fanout: int, ids: Tensor | None = None, replace: bool = False, bias: bool = False
 ) -> Matrix:
@@ -80,6 +84,7 @@ def sample(
     return _placed(A, dim, new, cols[picked], edge_ids[picked], len(candidates))
 
 
+@explained
 def compact(A: Matrix, dim: int, leading_indices: Any = None) -> tuple[Matrix, Tensor]:
     """Drop empty rows (``dim`` 0) or columns (1) and number the others anew.
 

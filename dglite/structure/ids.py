@@ -59,8 +59,17 @@ def number_of(value: Any, label: str, least: float = -math.inf, most: float = ma
         number = math.nan
     if not least <= number <= most:
         limits = "" if least == -math.inf and most == math.inf else f" from {least:g} to {most:g}"
+        limits = f" >= {least:g}" if most == LARGEST_COUNT else limits
         raise DGLError(f"{label} must be a number{limits}, got {value!r:.60}")
     return number
+
+
+def array_of(values: Any, label: str) -> np.ndarray:
+    """Return the array of numbers that a user gives as a tensor, an array or a list; ``DGLError`` for anything else."""
+    try:
+        return active.to_numpy(active.asarray(values))
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise DGLError(f"{label} must be a tensor, an array or a list of numbers, got {values!r:.60}") from error
 
 
 def is_all(ids: Any) -> bool:

@@ -98,13 +98,17 @@ class Metagraph:
                 candidates = [self.canonical_etypes[i] for i in indices]
                 raise DGLError(f"edge type {etype!r} is ambiguous; give one of {candidates}")
         else:
-            try:
-                index = self._canonical_id.get(tuple(etype) if isinstance(etype, list) else etype)
-            except TypeError:  # it has no hash
-                index = None
+            index = self.exactly(tuple(etype) if isinstance(etype, list) else etype)
             if index is not None:
                 return index
         raise DGLError(f"edge type {etype!r} does not exist; expected one of {list(self.canonical_etypes)}")
+
+    def exactly(self, key: Any) -> int | None:
+        """Return the number of the relation of a canonical edge type, None for anything else."""
+        try:
+            return self._canonical_id.get(key)
+        except TypeError:  # it has no hash
+            return None
 
     def canonical(self, etype: EdgeType) -> tuple[str, str, str]:
         """Return the canonical name of an edge type."""

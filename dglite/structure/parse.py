@@ -13,6 +13,7 @@ from ..errors import DGLError
 from ..progress import progress
 from .adjacency import Adjacency
 from .ids import LARGEST_COUNT, integer_array, largest_unsigned
+from .sizes import require_room
 from .traced import traced_edges
 
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
@@ -76,7 +77,7 @@ def device_of(data: Any) -> Any:
     common = None
     if isinstance(data, tuple | list):
         if len(data) == 2 and isinstance(data[0], str):
-            data = data[1]
+            data = data[1] if isinstance(data[1], tuple | list) else ()
         for part in data[:3]:
             if active.is_tensor(part):
                 device = active.device(part)
@@ -189,21 +190,28 @@ def _common_dtype(u: Any, v: Any, src: np.ndarray, dst: np.ndarray, idtype: np.d
 def _from_format(
     name: str, data: Any, num_src: int | None, num_dst: int | None, square: bool, idtype: np.dtype | None
 ) -> Adjacency:
-    if name == "coo" and len(data) == 2:
+    is_sequence = isinstance(data, tuple | list)
+    if name == "coo" and is_sequence and len(data) == 2:
         return _from_pair(data[0], data[1], num_src, num_dst, square, idtype)
-    if name not in _COMPRESSED or not 2 <= len(data) <= 3:
+    if name not in _COMPRESSED or not (is_sequence and 2 <= len(data) <= 3):
         raise DGLError(
-            f"({name!r}, {len(data)} arrays) is not understood; expected ('coo', (u, v)), "
-            "('csr', (indptr, indices, edge_ids)) or ('csc', (indptr, indices, edge_ids))"
+            f"({name!r}, {f'{len(data)} arrays' if is_sequence else type(data).__name__}) is not understood; expected "
+            "('coo', (u, v)), ('csr', (indptr, indices, edge_ids)) or ('csc', (indptr, indices, edge_ids))"
         )
-    indptr, indices = integer_array(data[0], "indptr"), integer_array(data[1], "indices")
-    edge_ids = integer_array(data[2], "edge ids") if len(data) == 3 else None
+    parts = [integer_array(x, label) for x, label in zip(data, ("indptr", "indices", "edge ids"), strict=False)]
+    for part, label in zip(parts, ("indptr", "indices", "edge ids"), strict=False):
+        if part.ndim != 1:
+            raise DGLError(f"{label} must be one-dimensional, got shape {part.shape}")
+    indptr, indices, edge_ids = parts[0], parts[1], parts[2] if len(parts) == 3 else None
     rows, cols = max(len(indptr) - 1, 0), _bound(indices, "neighbour")
     if idtype is None:
         idtype = _INT32 if indices.dtype == _INT32 or (not indices.size and indptr.dtype == _INT32) else _INT64
     given_rows, given_cols = (num_src, num_dst) if name == "csr" else (num_dst, num_src)
     if square:
         count = given_rows if given_rows is not None else max(rows, cols)
+        if count > LARGEST_COUNT:
+            raise _bad_counts(count, 0, count, 0)
+        require_room(count, 8, len(indices))
         if count > rows and len(indptr):
             indptr = np.concatenate([indptr, np.full(count - rows, indptr[-1])])
         given_rows = given_cols = count

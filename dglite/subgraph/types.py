@@ -12,6 +12,7 @@ from ..graph.storage import make_graph, require_graph
 from .parts import refuse_block
 
 
+@explained
 def node_type_subgraph(graph: DGLGraph, ntypes: Sequence[str], output_device: Any = None) -> DGLGraph:
     """Return all nodes of the given types and all edges between them.
 

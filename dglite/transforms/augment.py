@@ -12,7 +12,7 @@ from ..frame import Frame
 from ..graph import DGLGraph
 from ..graph.storage import require_graph
 from ..random import generator
-from ..structure.ids import number_of
+from ..structure.ids import LARGEST_COUNT, count_of, number_of
 from .module import BaseTransform
 
 
@@ -65,15 +65,13 @@ class AddEdge(BaseTransform):
     """
 
     def __init__(self, ratio: float = 0.2) -> None:
-        if not ratio >= 0:
-            raise DGLError(f"AddEdge: ratio must be a number >= 0, got {ratio!r}")
-        self.ratio = ratio
+        self.ratio = number_of(ratio, "ratio", 0, LARGEST_COUNT)
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
         require_graph(g)
         result = g.clone()
         for etype, adjacency in zip(g.canonical_etypes, g.adjacencies, strict=True):
-            count = int(adjacency.num_edges * self.ratio)
+            count = count_of(int(adjacency.num_edges * self.ratio), "the number of edges that are added")
             if count:
                 src = generator().integers(adjacency.num_src, size=count)
                 result.add_edges(src, generator().integers(adjacency.num_dst, size=count), etype=etype)

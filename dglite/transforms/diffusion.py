@@ -15,6 +15,7 @@ from ..graph import DGLGraph
 from ..graph.scope import copies
 from ..graph.storage import make_graph
 from ..structure import Adjacency
+from ..structure.ids import LARGEST_COUNT, count_of, number_of
 from .module import BaseTransform
 from .parts import matrix, require_homogeneous
 
@@ -63,7 +64,8 @@ class _Diffusion(BaseTransform):
     """Replaces the edges by those of a diffused adjacency matrix, less those of little weight."""
 
     def __init__(self, eweight_name: str, eps: float | None, avg_degree: int) -> None:
-        self.eweight_name, self.eps, self.avg_degree = eweight_name, eps, avg_degree
+        self.eweight_name, self.eps = eweight_name, None if eps is None else number_of(eps, "eps")
+        self.avg_degree = number_of(avg_degree, "avg_degree", 0, LARGEST_COUNT)
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
         adjacency = require_homogeneous(g, type(self).__name__)
@@ -125,7 +127,7 @@ class PPR(_Diffusion):
         self, alpha: float = 0.15, eweight_name: str = "w", eps: float | None = None, avg_degree: int = 5
     ) -> None:
         super().__init__(eweight_name, eps, avg_degree)
-        self.alpha = alpha
+        self.alpha = number_of(alpha, "alpha", 0, 1)
 
     def _diffused(self, adjacency: Any) -> np.ndarray:
         step = np.eye(adjacency.shape[0]) - (1 - self.alpha) * adjacency.toarray()
@@ -140,7 +142,7 @@ class HeatKernel(_Diffusion):
 
     def __init__(self, t: float = 2.0, eweight_name: str = "w", eps: float | None = None, avg_degree: int = 5) -> None:
         super().__init__(eweight_name, eps, avg_degree)
-        self.t = t
+        self.t = number_of(t, "t", 0, LARGEST_COUNT)
 
     def _diffused(self, adjacency: Any) -> np.ndarray:
         from scipy.linalg import expm  # 0.2 s, which `import dglite` must not pay
@@ -159,7 +161,7 @@ class GDC(_Diffusion):
         self, coefs: Sequence[float], eweight_name: str = "w", eps: float | None = None, avg_degree: int = 5
     ) -> None:
         super().__init__(eweight_name, eps, avg_degree)
-        self.coefs = list(coefs)
+        self.coefs = [number_of(coefficient, "a coefficient") for coefficient in coefs]
 
     def _diffused(self, adjacency: Any) -> Any:
         import scipy.sparse
@@ -192,8 +194,9 @@ class SIGNDiffusion(BaseTransform):
     ) -> None:
         if diffuse_op not in ("raw", "rw", "gcn", "ppr"):
             raise DGLError(f"SIGNDiffusion: diffuse_op={diffuse_op!r}; expected 'raw', 'rw', 'gcn' or 'ppr'")
-        self.k, self.in_feat_name, self.out_feat_name = k, in_feat_name, out_feat_name
-        self.eweight_name, self.diffuse_op, self.alpha = eweight_name, diffuse_op, alpha
+        self.k, self.in_feat_name, self.out_feat_name = count_of(k, "k", 1), in_feat_name, out_feat_name
+        self.eweight_name, self.diffuse_op = eweight_name, diffuse_op
+        self.alpha = number_of(alpha, "alpha", 0, 1)
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
         adjacency = require_homogeneous(g, "SIGNDiffusion")

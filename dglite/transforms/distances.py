@@ -6,6 +6,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import Tensor
 from ..errors import DGLError
 from ..graph import DGLGraph
@@ -17,6 +18,7 @@ from .parts import matrix, require_homogeneous
 def shortest_dist(g: DGLGraph, root: int | None = None, return_paths: Literal[False] = False) -> Tensor: ...
 @overload
 def shortest_dist(g: DGLGraph, root: int | None = None, *, return_paths: Literal[True]) -> tuple[Tensor, Tensor]: ...
+@explained
 def shortest_dist(g: DGLGraph, root: int | None = None, return_paths: bool = False) -> Any:
     """Return how many edges the shortest directed paths have, int64, or -1 if there is no path.
 
@@ -75,6 +77,7 @@ def _paths(adjacency: Adjacency, roots: np.ndarray, hops: np.ndarray, before: np
     return paths
 
 
+@explained
 def double_radius_node_labeling(g: DGLGraph, src: int, dst: int) -> Tensor:
     """Return a label of every node by its distances to both ends of a link, (num_nodes,), int64.
 

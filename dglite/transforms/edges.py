@@ -64,6 +64,7 @@ def to_bidirected(g: DGLGraph, copy_ndata: bool = False, readonly: Any = None) -
     return result
 
 
+@explained
 def add_reverse_edges(
     g: DGLGraph,
     readonly: Any = None,
@@ -186,6 +187,7 @@ def remove_self_loop(g: DGLGraph, etype: Any = None) -> DGLGraph:
 
 
 # -- mutation methods of a graph, on a copy ----------------------------------------------------------------------------
+@explained
 def add_nodes(g: DGLGraph, num: int, data: Mapping[str, Tensor] | None = None, ntype: str | None = None) -> DGLGraph:
     """Return a graph with ``num`` nodes more, which have no edges; ``g`` stays as it was.
 
@@ -198,6 +200,7 @@ def add_nodes(g: DGLGraph, num: int, data: Mapping[str, Tensor] | None = None, n
     return result
 
 
+@explained
 def add_edges(g: DGLGraph, u: Any, v: Any, data: Mapping[str, Tensor] | None = None, etype: Any = None) -> DGLGraph:
     """Return a graph with edges ``u[i] -> v[i]`` more; ``g`` stays as it was.
 
@@ -210,6 +213,7 @@ def add_edges(g: DGLGraph, u: Any, v: Any, data: Mapping[str, Tensor] | None = N
     return result
 
 
+@explained
 def remove_edges(g: DGLGraph, eids: Any, etype: Any = None, store_ids: bool = False) -> DGLGraph:
     """Return the graph without the given edges. See :meth:`DGLGraph.remove_edges`."""
     require_graph(g)
@@ -218,6 +222,7 @@ def remove_edges(g: DGLGraph, eids: Any, etype: Any = None, store_ids: bool = Fa
     return result
 
 
+@explained
 def remove_nodes(g: DGLGraph, nids: Any, ntype: str | None = None, store_ids: bool = False) -> DGLGraph:
     """Return the graph without the given nodes and the edges at them. See :meth:`DGLGraph.remove_nodes`."""
     require_graph(g)

@@ -28,7 +28,7 @@ class BaseTransform(ABC):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        explain_constructors(cls)
+        explain_constructors(cls, strict=__package__)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Refuse a graph in place of an option, as in ``AddSelfLoop(g)``."""

@@ -58,6 +58,7 @@ def knn_graph(
     DGLGraph
         Edges are ordered by destination, nearest first. Not differentiable.
     """
+    x = _tensor_of(x)
     shape = tuple(getattr(x, "shape", ()))
     if len(shape) not in (2, 3):
         raise DGLError(
@@ -85,11 +86,16 @@ def segmented_knn_graph(
 
     Raises DGLError as :func:`knn_graph`; or the numbers do not sum to the number of points.
     """
-    sizes = integer_array(segs, "numbers of points").astype(np.int64)
+    sizes, x = integer_array(segs, "numbers of points").astype(np.int64), _tensor_of(x)
     num_points = active.shape(x)[0]
     if sizes.ndim != 1 or sizes.sum() != num_points:
         raise DGLError(f"segmented_knn_graph: {sizes.tolist()} do not sum to the {num_points} points")
     return _knn(x, k, sizes, algorithm, dist, exclude_self)
+
+
+def _tensor_of(x: Any) -> Any:
+    """Return an array as a tensor; anything else as it is."""
+    return active.asarray(x) if isinstance(x, np.ndarray) and not active.is_tensor(x) else x
 
 
 def _knn(x: Tensor, k: int, sizes: np.ndarray | None, algorithm: str, dist: str, exclude_self: bool) -> DGLGraph:
@@ -257,6 +263,7 @@ def radius_graph(
     r, p = number_of(r, "radius_graph: r, a distance,", 0), number_of(p, "radius_graph: p", 1)
     from scipy.spatial import cKDTree  # 0.2 s, which `import dglite` must not pay
 
+    x = _tensor_of(x)
     points = _points(x)
     close = cKDTree(points).query_pairs(r, p, output_type="ndarray") if len(points) else np.empty((0, 2), np.int64)
     loops = np.arange(len(points) if self_loop else 0)

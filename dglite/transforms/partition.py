@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import Tensor, active
+from ..arguments import explained
+from ..backend import Tensor
 from ..errors import DGLError
 from ..frame import EID, NID
 from ..graph import DGLGraph
@@ -15,7 +16,7 @@ from ..graph.storage import make_graph
 from ..progress import progress
 from ..structure import Adjacency
 from ..structure.distinct import in_order_of_appearance
-from ..structure.ids import count_of, integer_array
+from ..structure.ids import array_of, count_of, integer_array
 from ..structure.metagraph import HOMOGENEOUS
 from .parts import require_homogeneous, without_parallel
 
@@ -24,6 +25,7 @@ _MOST_EMPTY = 1 << 16
 _MODES, _OBJECTIVES = ("k-way", "recursive"), ("cut", "vol")
 
 
+@explained
 def metis_partition_assignment(
     g: DGLGraph,
     k: int,
@@ -91,7 +93,7 @@ def _weights(adjacency: Adjacency, balance_ntypes: Tensor | None, balance_edges:
     """Return an integer weight of each node, None where all are alike."""
     num_nodes, shares = adjacency.num_src, []
     if balance_ntypes is not None:
-        types = active.to_numpy(active.asarray(balance_ntypes))
+        types = array_of(balance_ntypes, "balance_ntypes")
         if types.shape != (num_nodes,) or types.dtype.kind not in "iub":
             raise DGLError(f"balance_ntypes must be an integer for each of the {num_nodes} nodes, got {types.shape}")
         _, inverse, counts = np.unique(types, return_inverse=True, return_counts=True)
@@ -104,6 +106,7 @@ def _weights(adjacency: Adjacency, balance_ntypes: Tensor | None, balance_edges:
     return np.maximum(np.rint(total / total.min()).astype(np.int64), 1)
 
 
+@explained
 def metis_partition(
     g: DGLGraph,
     k: int,
@@ -121,6 +124,7 @@ def metis_partition(
     return partition_graph_with_halo(g, parts, extra_cached_hops, reshuffle)[0]
 
 
+@explained
 def partition_graph_with_halo(
     g: DGLGraph, node_part: Any, extra_cached_hops: int, reshuffle: bool = False
 ) -> tuple[dict[int, DGLGraph], Tensor | None, Tensor | None]:

@@ -23,6 +23,7 @@ from ..structure.metagraph import HOMOGENEOUS
 from .parts import matrix, node_frames, one_relation, require_homogeneous, without_parallel
 
 
+@explained
 def line_graph(g: DGLGraph, backtracking: bool = True, shared: bool = False) -> DGLGraph:
     """Return the graph whose nodes are the edges of ``g``: edge ``(u, v)`` points to every edge ``(v, w)`` but itself.
 
@@ -57,6 +58,7 @@ def line_graph(g: DGLGraph, backtracking: bool = True, shared: bool = False) -> 
     return result
 
 
+@explained
 def khop_adj(g: DGLGraph, k: int) -> Tensor:
     """Return the ``k``-th power of the adjacency matrix, float32 (num_nodes, num_nodes): how many paths join a pair.
 
@@ -68,6 +70,7 @@ def khop_adj(g: DGLGraph, k: int) -> Tensor:
     )
 
 
+@explained
 def khop_graph(g: DGLGraph, k: int, copy_ndata: bool = True) -> DGLGraph:
     """Return the graph with an edge ``u -> v`` for each path of ``k`` edges from u to v, by source and destination.
 
@@ -120,6 +123,7 @@ def metapath_reachable_graph(g: DGLGraph, metapath: Sequence[Any]) -> DGLGraph:
     Raises DGLError: the path is empty, an edge type does not exist, or one does not start where the one before ends.
     """
     require_graph(g)
+    metapath = list(metapath)
     if not metapath:
         raise DGLError("metapath_reachable_graph: the metapath is empty; give at least one edge type")
     indices = [g.etype_id(etype) for etype in metapath]
@@ -150,6 +154,7 @@ def metapath_reachable_graph(g: DGLGraph, metapath: Sequence[Any]) -> DGLGraph:
 
 
 # -- weighted graphs -------------------------------------------------------------------------------------------------
+@explained
 def adj_product_graph(A: DGLGraph, B: DGLGraph, weight_name: str, etype: str = "_E") -> DGLGraph:
     """Return the graph whose weighted adjacency matrix is the product of those of ``A`` and ``B``.
 
@@ -187,6 +192,7 @@ def adj_product_graph(A: DGLGraph, B: DGLGraph, weight_name: str, etype: str = "
     return result
 
 
+@explained
 def adj_sum_graph(graphs: Sequence[DGLGraph], weight_name: str) -> DGLGraph:
     """Return the graph whose weighted adjacency matrix is the sum of those of the graphs. Weights are differentiable.
 

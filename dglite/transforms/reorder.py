@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import kernels
+from ..arguments import explained
 from ..errors import DGLError
 from ..frame import EID, NID, Frame
 from ..graph import DGLGraph
@@ -94,6 +95,7 @@ def _members(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 Config = Mapping[str, Any]
 
 
+@explained
 def reorder_graph(
     g: DGLGraph,
     node_permute_algo: str | None = None,

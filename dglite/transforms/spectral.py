@@ -20,6 +20,7 @@ _DENSE = 1024
 """Up to this many nodes LAPACK on a dense matrix is fast, and finds eigenvalues that coincide."""
 
 
+@explained
 def laplacian_lambda_max(g: DGLGraph) -> list[float]:
     """Return the largest eigenvalue of the Laplacian ``I - D^-1/2 A D^-1/2`` of each graph of a batch.
 
@@ -188,6 +189,7 @@ def laplacian_pe(g: DGLGraph, k: int, padding: bool = False, return_eigval: bool
     return lap_pe(g, k, padding, return_eigval)  # type: ignore[call-overload]
 
 
+@explained
 def svd_pe(g: DGLGraph, k: int, padding: bool = False, random_flip: bool = True) -> Tensor:
     """Return the ``k`` largest singular vectors of the adjacency matrix, left and right, times sqrt(singular value).
 

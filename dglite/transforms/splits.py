@@ -13,6 +13,7 @@ from ..graph import DGLGraph
 from ..graph.storage import require_graph
 from ..random import generator
 from ..structure.distinct import contains, distinct
+from ..structure.ids import count_of, number_of
 from .edges import remove_edges
 from .module import BaseTransform
 
@@ -110,7 +111,7 @@ class RandomLinkSplit(BaseTransform):
                 "one for each, None where there is no reverse type"
             )
         for name, share in (("neg_sampling_ratio", neg_sampling_ratio), ("disjoint_train_ratio", disjoint_train_ratio)):
-            if share < 0 or (share >= 1 and name == "disjoint_train_ratio"):
+            if number_of(share, name) < 0 or (share >= 1 and name == "disjoint_train_ratio"):
                 raise DGLError(f"{name}={share}; expected 0 or more" + (", below 1" if name[0] == "d" else ""))
         self._several = several
 
@@ -221,10 +222,10 @@ def _without(graph: DGLGraph, edges: np.ndarray, etype: tuple[str, str, str]) ->
 
 def _count(number: int | float, total: int, name: str) -> int:
     """Return a number, or a fraction of a total as a number."""
-    count = int(number * total) if isinstance(number, float) else number
-    if not 0 <= count <= total or (isinstance(number, float) and number >= 1):
+    is_fraction = isinstance(number, float | np.floating)
+    if not (0 <= number < 1 if is_fraction else isinstance(number, int | np.integer) and 0 <= number <= total):
         raise DGLError(f"{name}={number}; expected a number up to {total}, or a fraction below 1")
-    return count
+    return int(number * total) if is_fraction else int(number)
 
 
 @final
@@ -271,7 +272,8 @@ class RandomNodeSplit(BaseTransform):
     ) -> None:
         if split not in ("train_rest", "test_rest", "random"):
             raise DGLError(f"split={split!r}; expected 'train_rest', 'test_rest' or 'random'")
-        self.split, self.num_splits, self.num_train_per_class = split, num_splits, num_train_per_class
+        self.split, self.num_splits = split, count_of(num_splits, "num_splits", 1)
+        self.num_train_per_class = count_of(num_train_per_class, "num_train_per_class")
         self.num_val, self.num_test, self.key = num_val, num_test, key
 
     def __call__(self, g: DGLGraph) -> DGLGraph:

@@ -6,14 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import Tensor, active
+from ..arguments import explained
+from ..backend import Tensor
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.storage import require_graph
 from ..structure import Adjacency, Compressed
 from ..structure.distinct import numbered
+from ..structure.ids import array_of
 
 
+@explained
 def norm_by_dst(g: DGLGraph, etype: Any = None) -> Tensor:
     """Return for each edge one over the in-degree of its destination, float32 (num_edges,)."""
     require_graph(g)
@@ -23,6 +26,7 @@ def norm_by_dst(g: DGLGraph, etype: Any = None) -> Tensor:
     return g.as_tensor((1 / degrees).astype(np.float32))
 
 
+@explained
 def sort_csr_by_tag(g: DGLGraph, tag: Any, tag_offset_name: str = "_TAG_OFFSET", tag_type: str = "node") -> DGLGraph:
     """Return the graph with the out-edges of each node, in its CSR, sorted by tag.
 
@@ -50,6 +54,7 @@ def sort_csr_by_tag(g: DGLGraph, tag: Any, tag_offset_name: str = "_TAG_OFFSET",
     return result
 
 
+@explained
 def sort_csc_by_tag(g: DGLGraph, tag: Any, tag_offset_name: str = "_TAG_OFFSET", tag_type: str = "node") -> DGLGraph:
     """Return the graph with the in-edges of each node, in its CSC, sorted by the tag of their source or their own.
 
@@ -75,7 +80,7 @@ def _only(g: DGLGraph, caller: str) -> Adjacency:
 def _tags(tag: Any, tag_type: str, num_nodes: int, num_edges: int) -> np.ndarray:
     if tag_type not in ("node", "edge"):
         raise DGLError(f"tag_type={tag_type!r} is not understood; expected 'node' or 'edge'")
-    tags = active.to_numpy(active.asarray(tag))
+    tags = array_of(tag, "tag")
     expected = num_nodes if tag_type == "node" else num_edges
     if tags.shape != (expected,) or tags.dtype.kind not in "iu" or (len(tags) and tags.min() < 0):
         raise DGLError(

@@ -89,6 +89,7 @@ def to_homogeneous(
     return (result, node_counts, edge_counts) if return_count else result
 
 
+@explained
 def to_heterogeneous(
     G: DGLGraph,
     ntypes: Sequence[str],
@@ -158,7 +159,7 @@ def _warn_left_out(etypes: Sequence[str], relations: Sequence[tuple[str, str, st
             f"to_heterogeneous: no edge is of type {', '.join(map(repr, left_out))}, so that the node types of its "
             "ends cannot be known, and it is left out; give metagraph=, such as g.metagraph() of the graph that it was",
             DGLWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -242,6 +243,7 @@ def _dealt(frame: Frame, rows: np.ndarray, field: str, result: DGLGraph, id_name
     return dealt
 
 
+@explained
 def block_to_graph(block: DGLGraph) -> DGLGraph:
     """Return a block as a graph whose node types are its source types, ``x_src``, and its destination types, ``x_dst``.
 

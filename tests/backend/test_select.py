@@ -39,6 +39,24 @@ print(dglite.backend.name, dglite.graph(([0], [1])).nodes())
     assert result.stdout == "numpy tensor([0, 1])\n"
 
 
+def test_numpy_is_on_no_gpu() -> None:
+    code = """
+import dglite
+g = dglite.graph(([0], [1]))
+for make in (lambda d: g.to(d), lambda d: dglite.graph(([0], [1]), device=d), lambda d: g.adj().to(d)):
+    assert make("cpu").device == g.device
+    for device in ("cuda", "gpu", "cuda:1", 0):
+        try:
+            make(device)
+        except dglite.DGLError as error:
+            assert f"for {device} set DGLITE_BACKEND to cupy or torch" in str(error), error
+        else:
+            raise AssertionError(device)
+print("refused")
+"""
+    assert run(code, DGLITE_BACKEND="numpy").stdout == "refused\n"
+
+
 def test_the_configuration_file_chooses(tmp_path: Path) -> None:
     (tmp_path / ".dglite").mkdir()
     (tmp_path / ".dglite" / "config.json").write_text('{"backend": "numpy"}')

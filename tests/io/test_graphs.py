@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import stat
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -258,3 +260,15 @@ def test_a_mapped_graph_that_is_cut_short(tmp_path):
         (tmp_path / "g.bin").write_bytes(content[:length])
         with pytest.raises(DGLError, match="not read"):
             load_graphs(tmp_path / "g.bin", mmap=True)
+
+
+def test_a_file_is_closed_when_its_graphs_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "graphs.bin"
+    dglite.save_graphs(path, [dglite.rand_graph(3, 4)])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        dglite.load_graphs(path)
+        with pytest.raises(dglite.DGLError, match="graph 5 is not in"):
+            dglite.load_graphs(path, [5])
+        gc.collect()
+    assert [str(warning.message) for warning in caught if warning.category is ResourceWarning] == []

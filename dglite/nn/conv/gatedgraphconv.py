@@ -41,6 +41,7 @@ class GatedGraphConv(Layer):
 
     def __init__(self, in_feats: int, out_feats: int, n_steps: int, n_etypes: int, bias: bool = True) -> None:
         super().__init__()
+        functional.require_sizes(self, in_feats=in_feats, n_steps=n_steps, n_etypes=n_etypes)
         if in_feats > out_feats:
             raise DGLError(f"GatedGraphConv: out_feats={out_feats} must not be less than in_feats={in_feats}")
         self._in_feats, self._out_feats, self._n_steps, self._n_etypes = in_feats, out_feats, n_steps, n_etypes

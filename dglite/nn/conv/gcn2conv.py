@@ -61,6 +61,7 @@ class GCN2Conv(InEdgesRequired):
         super().__init__()
         self._in_feats = in_feats
         self._project_initial_features = project_initial_features
+        functional.require_sizes(self, least=1, layer=layer)
         self.alpha, self.beta = alpha, math.log(lambda_ / layer + 1)
         self._activation = activation
         self._allow_zero_in_degree = allow_zero_in_degree

@@ -66,7 +66,7 @@ class GINConv(Layer):
         adjacency = functional.adjacency_of(graph)
         source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat)
         if edge_weight is not None:
-            functional.require_rows(self, "edge_weight", edge_weight, adjacency.num_edges, "edges")
+            functional.require_edge_weight(self, edge_weight, adjacency.num_edges)
         reducer = Reducer(self._aggregator_type)
         scaled = (1 + self.eps) * destination
         result = functional.reduce_neighbours(adjacency, source, reducer, edge_weight, residual=scaled)

@@ -95,7 +95,7 @@ class GraphConv(InEdgesRequired):
         source: Any = functional.as_features(functional.source_of(self, "feat", feat))
         functional.require_rows(self, "feat", source, adjacency.num_src, "source nodes")
         if edge_weight is not None:
-            functional.require_rows(self, "edge_weight", edge_weight, adjacency.num_edges, "edges")
+            functional.require_edge_weight(self, edge_weight, adjacency.num_edges)
         weight, bias, activation = self._weight(weight), self.bias, self._activation
         relu = functional.is_relu(activation)
         if weight is not None:

@@ -68,6 +68,7 @@ class RelGraphConv(Layer):
         low_mem: bool | None = None,
     ) -> None:
         super().__init__()
+        functional.require_sizes(self, in_feat=in_feat, out_feat=out_feat, num_rels=num_rels)
         if low_mem is not None:
             warn_deprecated("RelGraphConv(low_mem=)", "drop it: no message is stored")
         if regularizer is not None and num_bases is None:

@@ -112,7 +112,7 @@ class SAGEConv(Layer):
         functional.require_width(self, "feat", source, self._in_src_feats)
         functional.require_width(self, "feat", destination, self._in_dst_feats)
         if edge_weight is not None:
-            functional.require_rows(self, "edge_weight", edge_weight, adjacency.num_edges, "edges")
+            functional.require_edge_weight(self, edge_weight, adjacency.num_edges)
         if self._aggre_type == "lstm":
             functional.require_dense(source, 'aggregator_type="lstm"')
         separate = isinstance(feat, tuple)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, final
 
+from ...arguments import explained
 from ...backend import Tensor
 from ...graph import DGLGraph
 from ...transforms import knn_graph, radius_graph, segmented_knn_graph
@@ -69,6 +70,7 @@ class RadiusGraph(Layer):
         return f"r={self.r}, p={self.p}"
 
 
+@explained
 def pairwise_squared_distance(x: Tensor) -> Tensor:
     r"""Return the squares of the distances between all points: (\*, points, dimensions) -> (\*, points, points).
 

@@ -58,6 +58,7 @@ from .given import (
     pair_of_sizes,
     require_dense,
     require_dense_batch,
+    require_edge_weight,
     require_matrix,
     require_module,
     require_multiple,

@@ -139,7 +139,7 @@ def require_norm(layer: Any, norm: Any) -> None:
         require_module(layer, "norm", norm, "torch.nn.BatchNorm1d(out_feats), or None")
 
 
-def require_sizes(layer: Any, least: int = 0, **sizes: Any) -> None:
+def require_sizes(layer: Any, /, least: int = 0, **sizes: Any) -> None:
     """Raise ``DGLError`` unless each size, or both of a pair, is an integer from ``least`` up."""
     for name, size in sizes.items():
         if isinstance(size, tuple) and len(size) != 2:
@@ -221,6 +221,16 @@ def require_rows(layer: Any, argument: str, x: Any, expected: int, owner: str) -
         raise DGLError(
             f"{type(layer).__name__}: {argument} of shape {tuple(x.shape)} was given for {expected} {owner}; "
             f"expected a row each{hint}"
+        )
+
+
+def require_edge_weight(layer: Any, weight: Any, num_edges: int) -> None:
+    """Raise ``DGLError`` unless ``weight`` has a number, or a row of them, for each edge."""
+    require_rows(layer, "edge_weight", weight, num_edges, "edges")
+    if weight.ndim > 2:
+        raise DGLError(
+            f"{type(layer).__name__}: edge_weight of shape {tuple(weight.shape)} was given; expected one number "
+            f"for each edge, ({num_edges},) or ({num_edges}, 1)"
         )
 
 

@@ -10,6 +10,19 @@ from ...errors import DGLError
 from .. import functional
 from ..base import Layer, nn
 
+_TAKEN = frozenset(dir(nn.ModuleDict()))
+
+
+def module_name(key: Any) -> str:
+    """Return the name under which a dictionary of modules holds that of a type: the type's, if it takes that.
+
+    It does not take the names of its own attributes, such as ``items`` or ``type``, nor dots, nor nothing.
+    """
+    name = str(key)
+    if name and "." not in name and name not in _TAKEN:
+        return name
+    return "type:" + name.replace("%", "%25").replace(".", "%2E")
+
 
 @final
 class HeteroLinear(Layer):
@@ -27,14 +40,14 @@ class HeteroLinear(Layer):
             )
         self.linears = nn.ModuleDict()
         for key, size in in_size.items():
-            self.linears[str(key)] = nn.Linear(size, out_size, bias=bias)
+            self.linears[module_name(key)] = nn.Linear(size, out_size, bias=bias)
 
     def forward(self, feat: Mapping[Any, Tensor]) -> dict[Any, Tensor]:
         """Return the results by type, (rows, out_size); raises ``DGLError`` for a type that has no layer."""
         for key in feat:
-            if str(key) not in self.linears:
+            if module_name(key) not in self.linears:
                 raise DGLError(f"HeteroLinear has no layer for {key!r}; it has {', '.join(self.linears) or 'none'}")
-        return {key: self.linears[str(key)](x) for key, x in feat.items()}
+        return {key: self.linears[module_name(key)](x) for key, x in feat.items()}
 
 
 @final
@@ -48,9 +61,9 @@ class HeteroEmbedding(Layer):
     def __init__(self, num_embeddings: Mapping[Any, int], embedding_dim: int) -> None:
         super().__init__()
         self.embeds: Any = nn.ModuleDict()
-        self.raw_keys = {str(key): key for key in num_embeddings}
+        self.raw_keys = {module_name(key): key for key in num_embeddings}
         for key, rows in num_embeddings.items():
-            self.embeds[str(key)] = nn.Embedding(rows, embedding_dim)
+            self.embeds[module_name(key)] = nn.Embedding(rows, embedding_dim)
 
     @property
     def weight(self) -> dict[Any, Tensor]:
@@ -65,6 +78,6 @@ class HeteroEmbedding(Layer):
     def forward(self, input_ids: Mapping[Any, Tensor]) -> dict[Any, Tensor]:
         """Return rows by type, (ids, embedding_dim); raises ``DGLError`` for a type that has no table."""
         for key in input_ids:
-            if str(key) not in self.embeds:
+            if module_name(key) not in self.embeds:
                 raise DGLError(f"HeteroEmbedding has no table for {key!r}; it has {', '.join(self.embeds) or 'none'}")
-        return {key: self.embeds[str(key)](ids) for key, ids in input_ids.items()}
+        return {key: self.embeds[module_name(key)](ids) for key, ids in input_ids.items()}

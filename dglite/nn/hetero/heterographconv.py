@@ -10,6 +10,7 @@ from ...errors import DGLError
 from ...graph import DGLGraph
 from ...graph.storage import require_graph
 from ..base import Layer, nn
+from .bytype import module_name
 
 Aggregate = Callable[[list[Tensor], str], Tensor]
 
@@ -54,8 +55,8 @@ class HeteroGraphConv(Layer):
             )
         if isinstance(aggregate, str):
             get_aggregate_fn(aggregate)  # which checks it
-        self._keys = {str(key): key for key in mods}
-        self.mods = nn.ModuleDict({str(key): layer for key, layer in mods.items()})
+        self._keys = {module_name(key): key for key in mods}
+        self.mods = nn.ModuleDict({module_name(key): layer for key, layer in mods.items()})
         for layer in self.mods.values():
             allow = getattr(layer, "set_allow_zero_in_degree", None)
             if callable(allow):
@@ -73,10 +74,10 @@ class HeteroGraphConv(Layer):
         return get_aggregate_fn(self._aggregate) if isinstance(self._aggregate, str) else self._aggregate
 
     def _layer(self, etype: tuple[str, str, str]) -> nn.Module:
-        for name in (str(etype), etype[1]):
+        for name in (module_name(etype), module_name(etype[1])):
             if name in self.mods:
                 return self.mods[name]
-        raise KeyError(f"no layer for the edge type {etype}; there are layers for {', '.join(self.mods)}")
+        raise KeyError(f"no layer for the edge type {etype}; there are layers for {', '.join(map(str, self.mod_dict))}")
 
     def forward(
         self,

@@ -141,3 +141,14 @@ def test_typed_linear(regularizer: str | None) -> None:
 def test_typed_linears_that_cannot_be(arguments: tuple, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         TypedLinear(*arguments)
+
+
+@pytest.mark.parametrize("name", ["items", "type", "training", "forward", "a.b", "", "type:a%2Eb"])
+def test_types_have_any_name(name: str) -> None:
+    g = dglite.heterograph({(name, name, "v"): ([0, 1], [1, 0]), ("v", "back", name): ([0], [1])})
+    x = {name: torch.ones(2, 3), "v": torch.ones(2, 3)}
+    layer = HeteroGraphConv({name: GraphConv(3, 2), ("v", "back", name): GraphConv(3, 2)})
+    assert layer(g, x).keys() == {name, "v"} and list(layer.mod_dict) == [name, ("v", "back", name)]
+    assert HeteroLinear({name: 3, "a.b": 3, "ab": 3}, 2)({name: x[name]})[name].shape == (2, 2)
+    embedding = HeteroEmbedding({name: 3, "other": 4}, 2)
+    assert list(embedding.weight) == [name, "other"] and embedding({name: torch.tensor([0])})[name].shape == (1, 2)
