@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+from torch.distributed.checkpoint.planner import LoadPlan
 
 from ..backend import Tensor
 from ..backend.torch_dtensor import DTensor, Shard
@@ -148,9 +150,22 @@ def load_checkpoint(state: dict[str, Any], folder: Any, timeout: float = TIMEOUT
         source = place / names[0]
         exchange.together(f"finding {_WHAT}", lambda: _prepare(state, source))
         with _errors(exchange, f"reading {source}"):
-            dcp.load(state, checkpoint_id=source, process_group=exchange.group)
+            dcp.load(state, checkpoint_id=source, planner=_SameSizes(), process_group=exchange.group)
     exchange.close()
     return int(names[0].partition("-")[0]) if names else None
+
+
+class _SameSizes(DefaultLoadPlanner):
+    """Refuses tensors of another size than was saved, of which torch 2.4 reads a part."""
+
+    def create_local_plan(self) -> LoadPlan:
+        """Return what this rank reads."""
+        assert self.metadata is not None
+        for name, current in self.state_dict.items():
+            saved = getattr(self.metadata.state_dict_metadata.get(name), "size", None)
+            if saved is not None and isinstance(current, torch.Tensor) and saved != current.size():
+                raise ValueError(f"Size mismatch between saved {saved} and current: {current.size()} for {name}")
+        return super().create_local_plan()
 
 
 def _checked(step: Any, keep: Any) -> None:

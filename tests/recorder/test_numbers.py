@@ -13,6 +13,7 @@ import dglite
 from dglite import function as fn
 from dglite.scheduler.learned import why_bucketed
 from tests.recorder.common import assert_as_for_real, compiled, values
+from tests.versions import exports
 
 COPY = fn.copy_u("h", "m")
 
@@ -115,6 +116,7 @@ def test_a_compiled_function_is_right_or_refused() -> None:
         torch.testing.assert_close(result, run(g, x))
 
 
+@exports
 def test_a_program_for_any_graph_says_why_not() -> None:
     torch._dynamo.reset()
     g = dglite.graph(([0, 1, 2, 2], [1, 2, 2, 1]), num_nodes=4)
