@@ -4,6 +4,7 @@
     python benchmarks/billion.py --nodes 1e7 --edges 1e8                        10 GB of disk
     python benchmarks/billion.py --nodes 2e6 --edges 2e7 --width 16 --memory "500 MB" --limits "200 MB"
     python benchmarks/billion.py --sparse-ids               ids with gaps, which need a look-up
+    python benchmarks/billion.py --apart                    features written as an array, not converted: 55 GB of disk
     python benchmarks/billion.py --folder /mnt/disk         where files are made; they are removed afterwards
 
 Edges are of a power law, in Parquet files of 10M rows, sources and destinations in random order. Converting runs in a
@@ -44,17 +45,34 @@ def node_ids(numbers: np.ndarray, sparse: bool) -> np.ndarray:
     return numbers * 6364136223846793005 & (2**63 - 1) if sparse else numbers
 
 
-def write_tables(folder: Path, num_nodes: int, num_edges: int, width: int, sparse: bool) -> None:
-    """Write the Parquet files of nodes and edges."""
+def write_nodes(path: Path, num_nodes: int, width: int, sparse: bool) -> None:
+    """Write the Parquet file of nodes, with their features unless ``width`` is 0."""
     rng = np.random.default_rng(0)
-    schema = pa.schema([("id", pa.int64()), ("x", pa.list_(pa.float16(), width))])
-    rows = max(1, min(GROUP, (1 << 26) // (2 * width)))
-    with pq.ParquetWriter(folder / "nodes.parquet", schema, compression="none") as writer:
+    schema = pa.schema([("id", pa.int64()), *([("x", pa.list_(pa.float16(), width))] if width else [])])
+    rows = max(1, min(GROUP, (1 << 26) // (2 * max(width, 1))))
+    with pq.ParquetWriter(path, schema, compression="none") as writer:
         for first in range(0, num_nodes, rows):
             ids = np.arange(first, min(first + rows, num_nodes))
-            x = rng.random((len(ids), width), np.float32).astype(np.float16)
-            lists = pa.FixedSizeListArray.from_arrays(pa.array(x.reshape(-1)), width)
-            writer.write_table(pa.table([pa.array(node_ids(ids, sparse)), lists], schema=schema))
+            columns = [pa.array(node_ids(ids, sparse))]
+            if width:
+                x = rng.random((len(ids), width), np.float32).astype(np.float16)
+                columns.append(pa.FixedSizeListArray.from_arrays(pa.array(x.reshape(-1)), width))
+            writer.write_table(pa.table(columns, schema=schema))
+
+
+def write_features(path: Path, num_nodes: int, width: int) -> None:
+    """Write the features of nodes as an array."""
+    rng = np.random.default_rng(0)
+    features = np.lib.format.open_memmap(path, "w+", np.float16, (num_nodes, width))
+    for first in range(0, num_nodes, GROUP):
+        rows = features[first : first + GROUP]
+        rows[:] = rng.random(rows.shape, np.float32)
+        features.flush()
+
+
+def write_edges(folder: Path, num_nodes: int, num_edges: int, sparse: bool) -> None:
+    """Write the Parquet files of edges."""
+    rng = np.random.default_rng(1)
     for number, first in enumerate(range(0, num_edges, FILE)):
         schema = pa.schema([("src", pa.int64()), ("dst", pa.int64())])
         with pq.ParquetWriter(folder / f"edges{number:04}.parquet", schema) as writer:
@@ -174,9 +192,8 @@ def bandwidth(path: Path) -> float:
     return count / (time.perf_counter() - start)
 
 
-def train(folder: GraphFolder, batches: int, limits: list[str]) -> None:
+def train(folder: GraphFolder, path: Path, batches: int, limits: list[str]) -> None:
     """Print a line for each store: rates, hits beside Belady's bound, memory, and whether losses are the same."""
-    path = folder.feature_file("_N", "x")
     print(f"disk       {bandwidth(path) / 1e6:,.0f} MB a second from the beginning to the end")
 
     def mapped() -> MappedFeatures:
@@ -224,6 +241,7 @@ def main() -> None:
     options.add_argument("--batches", type=int, default=20)
     options.add_argument("--limits", nargs="+", default=["1 GB", "4 GB"], help="memory for features, by Belady's rule")
     options.add_argument("--sparse-ids", action="store_true")
+    options.add_argument("--apart", action="store_true", help="write features as an array after the conversion")
     options.add_argument("--folder", type=Path)
     options.add_argument("--convert", type=Path, help=argparse.SUPPRESS)
     arguments = options.parse_args()
@@ -232,7 +250,9 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
         folder = Path(name)
-        write_tables(folder, int(arguments.nodes), int(arguments.edges), arguments.width, arguments.sparse_ids)
+        num_nodes, sparse = int(arguments.nodes), arguments.sparse_ids
+        write_nodes(folder / "nodes.parquet", num_nodes, 0 if arguments.apart else arguments.width, sparse)
+        write_edges(folder, num_nodes, int(arguments.edges), sparse)
         tables = folder / "nodes.parquet", str(folder / "edges*.parquet"), folder / "graph"
         print(estimate_conversion(*tables, memory=arguments.memory))
         print("convert    ", end="", flush=True)
@@ -243,7 +263,10 @@ def main() -> None:
         print(f"open       {time.perf_counter() - start:.3f} s, {num_edges:,} edges")
         for path in folder.glob("*.parquet"):
             path.unlink()
-        train(graph, arguments.batches, arguments.limits)
+        features = folder / "features.npy" if arguments.apart else graph.feature_file("_N", "x")
+        if arguments.apart:
+            write_features(features, num_nodes, arguments.width)
+        train(graph, features, arguments.batches, arguments.limits)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True}
 napoleon_google_docstring = False
+napoleon_use_param = False  # parameters that share a description stay together
 napoleon_use_rtype = False
 napoleon_use_ivar = True
 napoleon_attr_annotations = False  # else an attribute's type stands beside the parameter of its name
@@ -81,10 +82,9 @@ def stay_on_site(app: Any, page: str, source: list[str]) -> None:
     """Turn links that lead out of this folder; the page ``start`` is the README."""
     if page == "start":
         source[0] = (HERE.parent / "README.md").read_text(encoding="utf-8").replace("](docs/", "](")
+        source[0] = source[0].replace("# dglite\n", "# Install it, train a model\n", 1)
         source[0] = re.sub(r"<picture>.*?</picture>", PICTURE, source[0], flags=re.DOTALL)
-    if page.startswith(
-        "decisions/"
-    ):  # for who works on dglite: neither in the navigation nor among results of a search
+    if page.startswith("decisions/"):  # for developers: neither in the navigation nor among results of a search
         source[0] = f"---\nnosearch: true\norphan: true\n---\n\n{source[0]}"
     for outside, inside in OUTSIDE.items():
         source[0] = source[0].replace(f"]({outside}", f"]({inside}")

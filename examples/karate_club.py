@@ -63,7 +63,7 @@ def draw(graph: dglite.DGLGraph, predicted: Tensor, labels: Tensor, path: Path) 
     friends = dglite.remove_self_loop(graph)
     sides = [f"predicted with the {side}" for side in SIDES]
     axes = dglite.plot(friends, color=predicted, labels=True, highlight=predicted != labels, legend=sides)
-    axes.figure.savefig(path)
+    axes.figure.savefig(path, bbox_inches="tight")
 
 
 def main() -> None:

@@ -76,7 +76,7 @@ def draw_nodes(
     axes.scatter(
         positions[:, 0], positions[:, 1], s=area, c=colours, edgecolors=edge, linewidths=width, zorder=3, clip_on=False
     )
-    axes.margins(0.06)
+    _leave_room(axes)
     if legend is not False and names:
         shown = list(names.items())[:MOST_IN_LEGEND]
         for name, colour in shown:
@@ -85,6 +85,17 @@ def draw_nodes(
             axes.scatter([], [], s=0, label=f"and {len(names) - len(shown)} more")
         _draw_legend(axes, title)
     return area, colours
+
+
+def _leave_room(axes: Any) -> None:
+    """Leave a margin around the nodes; a flat layout, such as a line, gets a third of its length across."""
+    axes.margins(0.06)
+    x, y = axes.get_xlim(), axes.get_ylim()
+    least = max(x[1] - x[0], y[1] - y[0]) / 3
+    for limits, widen in ((x, axes.set_xlim), (y, axes.set_ylim)):
+        if limits[1] - limits[0] < least:
+            middle = sum(limits) / 2
+            widen(middle - least / 2, middle + least / 2)
 
 
 def _draw_legend(axes: Any, title: str | None) -> None:

@@ -161,7 +161,7 @@ def _axes(ax: Any) -> Any:
         kind = type(ax).__name__
         raise TypeError(f"ax must be matplotlib's axes, got {kind}; figure, ax = plt.subplots() makes them")
     ax.set_axis_off()
-    ax.set_aspect("equal", adjustable="datalim")
+    ax.set_aspect("equal", adjustable="box")
     return ax
 
 

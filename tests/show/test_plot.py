@@ -199,6 +199,13 @@ def test_positions_of_the_user() -> None:
     assert nodes_of(called).get_offsets().tolist() == [[i, 4] for i in range(4)]
 
 
+def test_a_line_has_room_across_for_its_arrows() -> None:
+    for layout in ([[0, 0], [9, 0]], [[0, 0], [0, 9]]):
+        axes = dglite.plot(dglite.graph(([0], [1])), layout=np.array(layout, dtype=float))
+        box = axes.get_window_extent()
+        assert min(box.width, box.height) > 0.3 * max(box.width, box.height)
+
+
 def test_a_block_is_drawn_in_two_columns() -> None:
     ax = dglite.plot(dglite.create_block(([0, 1, 2], [0, 0, 1])))
     x = nodes_of(ax).get_offsets()[:, 0]
