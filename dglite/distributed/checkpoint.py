@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import distributed as dist
 from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
@@ -104,17 +105,17 @@ def save_checkpoint(state: Mapping[str, Any], folder: Any, step: int, keep: int 
     RankError
         On any rank: files cannot be written, or names and steps differ.
     """
-    exchange, place = Collectives(timeout), Path(folder)
-    exchange.together(f"saving {_WHAT}", lambda: _checked(step, keep))
-    exchange.same(f"what is in {_WHAT}", (step, keep, sorted(state)))
-    name = exchange.gather_objects(f"saving {_WHAT}", f"{step:08d}-{secrets.token_hex(4)}")[0]
-    target = place / name
-    exchange.together(f"making the folder of {_WHAT}", lambda: _first(exchange, lambda: target.mkdir(parents=True)))
-    exchange.together(f"finding the folder of {_WHAT}", lambda: _check_folder(target))
-    with _errors(exchange, f"writing {_WHAT}"):
-        dcp.save(dict(sorted(state.items())), checkpoint_id=target, process_group=exchange.group)
-    exchange.together(f"keeping {_WHAT}", lambda: _first(exchange, lambda: _commit(place, name, keep)))
-    exchange.close()
+    place = Path(folder)
+    with _exchange(timeout) as exchange:
+        exchange.together(f"saving {_WHAT}", lambda: _checked(step, keep))
+        exchange.same(f"what is in {_WHAT}", (step, keep, sorted(state)))
+        name = exchange.gather_objects(f"saving {_WHAT}", f"{step:08d}-{secrets.token_hex(4)}")[0]
+        target = place / name
+        exchange.together(f"making the folder of {_WHAT}", lambda: _first(exchange, lambda: target.mkdir(parents=True)))
+        exchange.together(f"finding the folder of {_WHAT}", lambda: _check_folder(target))
+        with _errors(exchange, f"writing {_WHAT}"):
+            dcp.save(dict(sorted(state.items())), checkpoint_id=target, process_group=exchange.group)
+        exchange.together(f"keeping {_WHAT}", lambda: _first(exchange, lambda: _commit(place, name, keep)))
     return target
 
 
@@ -142,17 +143,31 @@ def load_checkpoint(state: dict[str, Any], folder: Any, timeout: float = TIMEOUT
         On any rank: a file is missing or damaged, or something that ``state`` has was not saved or has another shape.
         What has been read by then stays changed.
     """
-    exchange, place = Collectives(timeout), Path(folder)
-    exchange.same(f"what is read of {_WHAT}", sorted(state))
-    names = exchange.together(f"finding {_WHAT}", lambda: _first(exchange, lambda: _complete_names(place)))
-    names = exchange.gather_objects(f"finding {_WHAT}", names)[0]
-    if names:
-        source = place / names[0]
-        exchange.together(f"finding {_WHAT}", lambda: _prepare(state, source))
-        with _errors(exchange, f"reading {source}"):
-            dcp.load(state, checkpoint_id=source, planner=_SameSizes(), process_group=exchange.group)
-    exchange.close()
+    place = Path(folder)
+    with _exchange(timeout) as exchange:
+        exchange.same(f"what is read of {_WHAT}", sorted(state))
+        names = exchange.together(f"finding {_WHAT}", lambda: _first(exchange, lambda: _complete_names(place)))
+        names = exchange.gather_objects(f"finding {_WHAT}", names)[0]
+        if names:
+            source = place / names[0]
+            exchange.together(f"finding {_WHAT}", lambda: _prepare(state, source))
+            with _errors(exchange, f"reading {source}"):
+                dcp.load(state, checkpoint_id=source, planner=_SameSizes(), process_group=exchange.group)
     return int(names[0].partition("-")[0]) if names else None
+
+
+_exchanges: dict[tuple[Any, float], Collectives] = {}
+"""The exchange of checkpoints by the group of all ranks and the timeout, which is kept: with torch 2.4 the end of a group
+may wait for a thread that waits for the GIL, for ever."""
+
+
+@contextmanager
+def _exchange(timeout: float) -> Iterator[Collectives]:
+    """Give the exchange of the last call if it serves, and else a new one; after an error it serves no more."""
+    everyone = dist.group.WORLD if dist.is_initialized() else None
+    exchange = _exchanges.pop((everyone, timeout), None) or Collectives(timeout)
+    yield exchange
+    _exchanges[everyone, timeout] = exchange
 
 
 class _SameSizes(DefaultLoadPlanner):
