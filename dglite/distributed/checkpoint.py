@@ -157,8 +157,8 @@ def load_checkpoint(state: dict[str, Any], folder: Any, timeout: float = TIMEOUT
 
 
 _exchanges: dict[tuple[Any, float], Collectives] = {}
-"""The exchange of checkpoints by the group of all ranks and the timeout, which is kept: with torch 2.4 the end of a group
-may wait for a thread that waits for the GIL, for ever."""
+"""The exchange of checkpoints by the group of all ranks and the timeout. It is kept: with torch 2.4 the end of a group
+may wait forever, for a thread that waits for the GIL."""
 
 
 @contextmanager
