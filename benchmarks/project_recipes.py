@@ -389,4 +389,37 @@ RECIPES = (
         folder="3dinfomax",
         paths=("3dinfomax",),
     ),
+    Recipe(
+        "lessr",
+        f"{_GITHUB}/twchen/lessr",
+        "39a21e3",
+        ("pandas",),
+        "no tests; recommends the next item of a session, whose graphs are made item by item",
+        folder="lessr",
+        paths=("lessr",),
+    ),
+    Recipe(
+        "re-gcn",
+        f"{_GITHUB}/Lee-zix/RE-GCN",
+        "bc64211",
+        ("tqdm", "pandas", "rdflib"),
+        "no tests; predicts facts of a temporal knowledge graph from three days and a static graph",
+        folder="re-gcn",
+        paths=("re-gcn",),
+        without=("rgcn.knowledge_graph",),
+        first="import torch; torch.Tensor.cuda = lambda tensor, *_, **__: tensor",
+    ),
+    Recipe(
+        "traffic",
+        f"{_GITHUB}/mfauvell/traffic",
+        "9545a4d",
+        ("scipy",),
+        "no tests; forecasts speeds on roads by diffusion convolutions in a recurrent network",
+        folder="traffic",
+        paths=("traffic/src",),
+        without=tuple(
+            f"traffic_graph.traffic_graph.{name}"
+            for name in "data_loading graph_utils data_prepare data_transform train_utils config".split()
+        ),
+    ),
 )

@@ -126,10 +126,18 @@ class Call(Expr):
     args: tuple[Expr, ...]
     size: int = field(init=False, compare=False)
     """Number of operators when the expression is written out, shared parts as often as they occur."""
+    operands: tuple[Operand, ...] = field(init=False, compare=False)
+    """The distinct operands by slot."""
     _hash: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Hash once, as an operand does."""
+        """Hash once, as an operand does, and list the operands."""
+        operands: dict[tuple[int, Side], Operand] = {}  # no set, which dynamo before torch 2.8 cannot trace
+        for arg in reversed(self.args):
+            for operand in operands_of(arg):
+                operands[operand.slot, operand.side] = operand
+        ascending = tuple(sorted(operands.values(), key=lambda operand: operand.slot))
+        object.__setattr__(self, "operands", ascending)
         object.__setattr__(self, "size", 1 + sum(arg.size for arg in self.args if isinstance(arg, Call)))
         object.__setattr__(self, "_hash", hash((self.op, self.args)))
 
@@ -167,15 +175,9 @@ def _binary(name: str, left: Expr | float, right: Expr | float) -> Expr:
 
 def operands_of(expr: Expr) -> tuple[Operand, ...]:
     """Return the distinct operands of ``expr`` by slot."""
-    operands: dict[tuple[int, Side], Operand] = {}  # no set of operands, which dynamo before torch 2.8 cannot trace
-    pending = [expr]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, Operand):
-            operands[node.slot, node.side] = node
-        elif isinstance(node, Call):
-            pending.extend(node.args)
-    return tuple(sorted(operands.values(), key=lambda operand: operand.slot))
+    if isinstance(expr, Call):
+        return expr.operands
+    return (expr,) if isinstance(expr, Operand) else ()
 
 
 @lru_cache(maxsize=4096)

@@ -11,9 +11,12 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
+_LAYERS = str(Path(__file__).with_name("nn"))
+"""Where the code of dglite's layers is."""
 _EDGE_INDEX = "g = dglite.graph((edge_index[0], edge_index[1]), num_nodes=len(x))"
 _BATCHED = "the graph knows its batch, dglite.batch(graphs), so no vector `batch` is passed"
 
@@ -375,9 +378,10 @@ def _calling_layer() -> tuple[str, dict[str, Any]]:
     """Return the name of the layer whose ``forward`` runs, and its arguments by name; "" and {} outside of one."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        owner = frame.f_locals.get("self")
-        if frame.f_code.co_name == "forward" and type(owner).__module__.startswith("dglite.nn"):
-            names = frame.f_code.co_varnames[1 : frame.f_code.co_argcount]
-            return type(owner).__name__, {name: frame.f_locals.get(name) for name in names}
+        code = frame.f_code
+        # Variables of a frame that torch's compiler runs must not be read: torch 2.4 ends the process on Python 3.11.
+        if code.co_name == "forward" and code.co_filename.startswith(_LAYERS) and code.co_varnames[0] == "self":
+            names = code.co_varnames[1 : code.co_argcount]
+            return type(frame.f_locals["self"]).__name__, {name: frame.f_locals.get(name) for name in names}
         frame = frame.f_back
     return "", {}

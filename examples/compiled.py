@@ -1,4 +1,4 @@
-"""Compile a training step with torch.compile: the same losses, and how long a step takes.
+"""Compile a training step with torch.compile (torch 2.8 or newer): the same losses, and how long a step takes.
 
     python examples/compiled.py
     python examples/compiled.py --compiler aot_eager         for machines without a C++ compiler
@@ -22,6 +22,7 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.torch_version import TorchVersion
 from tqdm import tqdm
 
 import dglite
@@ -96,6 +97,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of all random numbers; default: %(default)s")
     parser.add_argument("--picture", metavar="FILE", help="draw the times, with matplotlib")
     arguments = parser.parse_args()
+    if TorchVersion(torch.__version__) < "2.8":
+        sys.exit(f"one program without a break needs torch 2.8 or newer, this is {torch.__version__}")
 
     torch.manual_seed(arguments.seed)
     dglite.seed(arguments.seed)

@@ -77,4 +77,5 @@ def one_library(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def records_on_few_edges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Record users' functions on few edges, too, where calling them as written takes less time."""
-    monkeypatch.setattr("dglite.scheduler.record.FEW_EDGES", dict.fromkeys((False, True), 0))
+    for limits in ("FEW_EDGES", "FEW_OF_SOME"):
+        monkeypatch.setattr(f"dglite.scheduler.record.{limits}", dict.fromkeys((False, True), 0))

@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import distributed as dist
 from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+from torch.distributed.checkpoint.planner import LoadPlan
 
 from ..backend import Tensor
 from ..backend.torch_dtensor import DTensor, Shard
@@ -99,17 +102,17 @@ def save_checkpoint(state: Mapping[str, Any], folder: Any, step: int, keep: int 
     Path
         the checkpoint's own folder.
     """
-    exchange, place = Collectives(timeout), Path(folder)
-    exchange.together(f"saving {_WHAT}", lambda: _checked(step, keep))
-    exchange.same(f"what is in {_WHAT}", (step, keep, sorted(state)))
-    name = exchange.gather_objects(f"saving {_WHAT}", f"{step:08d}-{secrets.token_hex(4)}")[0]
-    target = place / name
-    exchange.together(f"making the folder of {_WHAT}", lambda: _first(exchange, lambda: target.mkdir(parents=True)))
-    exchange.together(f"finding the folder of {_WHAT}", lambda: _check_folder(target))
-    with _errors(exchange, f"writing {_WHAT}"):
-        dcp.save(dict(sorted(state.items())), checkpoint_id=target, process_group=exchange.group)
-    exchange.together(f"keeping {_WHAT}", lambda: _first(exchange, lambda: _commit(place, name, keep)))
-    exchange.close()
+    place = Path(folder)
+    with _exchange(timeout) as exchange:
+        exchange.together(f"saving {_WHAT}", lambda: _checked(step, keep))
+        exchange.same(f"what is in {_WHAT}", (step, keep, sorted(state)))
+        name = exchange.gather_objects(f"saving {_WHAT}", f"{step:08d}-{secrets.token_hex(4)}")[0]
+        target = place / name
+        exchange.together(f"making the folder of {_WHAT}", lambda: _first(exchange, lambda: target.mkdir(parents=True)))
+        exchange.together(f"finding the folder of {_WHAT}", lambda: _check_folder(target))
+        with _errors(exchange, f"writing {_WHAT}"):
+            dcp.save(dict(sorted(state.items())), checkpoint_id=target, process_group=exchange.group)
+        exchange.together(f"keeping {_WHAT}", lambda: _first(exchange, lambda: _commit(place, name, keep)))
     return target
 
 
@@ -134,17 +137,44 @@ def load_checkpoint(state: dict[str, Any], folder: Any, timeout: float = TIMEOUT
     int or None
         its step; None where there is no checkpoint, and nothing was changed.
     """
-    exchange, place = Collectives(timeout), Path(folder)
-    exchange.same(f"what is read of {_WHAT}", sorted(state))
-    names = exchange.together(f"finding {_WHAT}", lambda: _first(exchange, lambda: _complete_names(place)))
-    names = exchange.gather_objects(f"finding {_WHAT}", names)[0]
-    if names:
-        source = place / names[0]
-        exchange.together(f"finding {_WHAT}", lambda: _prepare(state, source))
-        with _errors(exchange, f"reading {source}"):
-            dcp.load(state, checkpoint_id=source, process_group=exchange.group)
-    exchange.close()
+    place = Path(folder)
+    with _exchange(timeout) as exchange:
+        exchange.same(f"what is read of {_WHAT}", sorted(state))
+        names = exchange.together(f"finding {_WHAT}", lambda: _first(exchange, lambda: _complete_names(place)))
+        names = exchange.gather_objects(f"finding {_WHAT}", names)[0]
+        if names:
+            source = place / names[0]
+            exchange.together(f"finding {_WHAT}", lambda: _prepare(state, source))
+            with _errors(exchange, f"reading {source}"):
+                dcp.load(state, checkpoint_id=source, planner=_SameSizes(), process_group=exchange.group)
     return int(names[0].partition("-")[0]) if names else None
+
+
+_exchanges: dict[tuple[Any, float], Collectives] = {}
+"""The exchange of checkpoints by the group of all ranks and the timeout. It is kept: with torch 2.4 the end of a group
+may wait forever, for a thread that waits for the GIL."""
+
+
+@contextmanager
+def _exchange(timeout: float) -> Iterator[Collectives]:
+    """Give the exchange of the last call if it serves, and else a new one; after an error it serves no more."""
+    everyone = dist.group.WORLD if dist.is_initialized() else None
+    exchange = _exchanges.pop((everyone, timeout), None) or Collectives(timeout)
+    yield exchange
+    _exchanges[everyone, timeout] = exchange
+
+
+class _SameSizes(DefaultLoadPlanner):
+    """Refuses tensors of another size than was saved, of which torch 2.4 reads a part."""
+
+    def create_local_plan(self) -> LoadPlan:
+        """Return what this rank reads."""
+        assert self.metadata is not None
+        for name, current in self.state_dict.items():
+            saved = getattr(self.metadata.state_dict_metadata.get(name), "size", None)
+            if saved is not None and isinstance(current, torch.Tensor) and saved != current.size():
+                raise ValueError(f"Size mismatch between saved {saved} and current: {current.size()} for {name}")
+        return super().create_local_plan()
 
 
 def _checked(step: Any, keep: Any) -> None:

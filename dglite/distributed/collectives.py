@@ -97,10 +97,6 @@ class Collectives:
         dist.all_gather_object(values, value, group=self._links.group)
         return values
 
-    def close(self) -> None:
-        """End the group; all ranks call it, and make no more exchanges."""
-        dist.destroy_process_group(self._links.group)
-
     # -- agreement --------------------------------------------------------------------------------------------------
     def begin(self, step: str, counts: Sequence[int] | None = None, error: BaseException | None = None) -> list[int]:
         """Say what is done, and how much comes for each rank; return how much comes from each.

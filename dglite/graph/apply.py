@@ -101,7 +101,7 @@ class ApplyMixin(RegistryMixin):
         func = function_or_registered(self, func, "apply edge", index)
         relation = relation_of(self, index)
         if not is_all(edges):
-            relation = relation.only(self.edge_ids_of(edges, index))
+            relation = relation.among(self.edge_ids_of(edges, index))
         execute(compiled(lower_edges, messages_of(func, 0, relation, reduced=False)), (relation,), (func,))
 
     @explained
@@ -165,7 +165,7 @@ class ApplyMixin(RegistryMixin):
         """Return the ids of those ``edges`` for which ``predicate``, booleans or numbers (num_edges,), is not 0."""
         relation = relation_of(self, self.etype_id(etype))
         if not is_all(edges):
-            relation = relation.only(self.edge_ids_of(edges, etype))
+            relation = relation.among(self.edge_ids_of(edges, etype))
         batch = relation.edge_batch(predicate)
         return _where(predicate, batch, batch.edges()[2])
 

@@ -58,6 +58,11 @@ class DGLFile:
             raise DGLError(f"{path} cannot be read: {error}") from error
         head = Cursor(path, self._bytes)
         _magic, version, kind, count = (head.number() for _ in range(4))
+        if version not in (1, 2) or kind not in (1, 2):
+            raise DGLError(
+                f"{path} has version {version} of DGL's format and kind {kind} of graphs; DGL to 2.4 writes versions 1 "
+                "and 2 and kinds 1 and 2: it is damaged, or of a newer DGL"
+            )
         if version != 2 or kind != 2:
             raise DGLError(
                 f"{path} was written by DGL before 0.5 (version {version} of its format), which is not read; load it "

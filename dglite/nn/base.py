@@ -87,9 +87,10 @@ def _explain_module(layer: Any, error: RuntimeError) -> None:
     names = {id(module): name for name, module in layer.named_modules() if name}
     failed, trace = None, error.__traceback__
     while trace is not None:
-        owner = trace.tb_frame.f_locals.get("self")
-        if trace.tb_frame.f_code.co_name == "forward" and id(owner) in names and not isinstance(owner, Layer):
-            failed = owner, trace.tb_frame
+        if trace.tb_frame.f_code.co_name == "forward":  # torch 2.4 on Python 3.11 ends the process for its own frames
+            owner = trace.tb_frame.f_locals.get("self")
+            if id(owner) in names and not isinstance(owner, Layer):
+                failed = owner, trace.tb_frame
         trace = trace.tb_next
     if failed is None:
         return

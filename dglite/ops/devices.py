@@ -35,6 +35,8 @@ _ARRAYS_ON_GPU: CacheKey[Any] = cache_key(
 
 _SHORT_ROW = 16
 """Numbers in a row that is read again for each edge rather than edges sorted for it: a cache line of float32."""
+_NEAR = 1 << 19
+"""Numbers in the rows of all destinations that a core's cache holds beside the sources': 2 MiB of float32."""
 
 
 class _EdgeList(NamedTuple):
@@ -123,14 +125,17 @@ class Cpu:
 
         Sorting takes longer than a value per edge, and saves time when it comes again: edges of one destination share
         its row, which at once is worth it where that is long. Edges that are no more than destinations share little,
-        and the empty rows cost more: they are never sorted for this, and neither are those whose nodes nothing reads.
+        and the empty rows cost more: they are never sorted for this, and neither are those whose nodes nothing reads,
+        or where the rows of all destinations stay in a cache.
         """
         edges = adj.cache.get(_EDGE_LIST)
-        again = edges is not None
-        sorts = edges is not None and not edges.stays and (_WORDS in adj.cache or _reads_nodes(expr))
+        widths = [prod(shapes[x.slot]) for x in operands_of(expr) if x.side is not Side.E]
+        width = max(widths, default=0)
+        near = width <= _SHORT_ROW and adj.num_dst * width <= _NEAR
+        again = near or edges is not None
+        sorts = edges is not None and not (near or edges.stays) and (_WORDS in adj.cache or _reads_nodes(expr))
         if edges is None:
-            widths = [prod(shapes[x.slot]) for x in operands_of(expr) if x.side is not Side.E]
-            edges = adj.cache.setdefault(_EDGE_LIST, self._edge_list(adj, max(widths, default=0) <= _SHORT_ROW))
+            edges = adj.cache.setdefault(_EDGE_LIST, self._edge_list(adj, width <= _SHORT_ROW))
         structure = self.structure(adj) if sorts or edges.words is None else (edges.words, edges.id_dtype)
         return *structure, again
 

@@ -11,5 +11,5 @@ from .dependencies import Dependencies
 from .mailbox import MAILBOX, Mailbox, Reduced
 from .operations import MESSAGES
 from .purity import may_write, purity_check, refusal
-from .reads import captured, read_of_modules, repeats
+from .reads import captured, literals_of, read_of_modules, repeats
 from .rows import NodeColumn, is_rows

@@ -8,6 +8,8 @@ import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from ..backend import active as backend
 from .bytecode import Code, analyse, call_target
 from .dependencies import MISSING, Dependencies
@@ -24,6 +26,7 @@ _SETTINGS = frozenset(
     "ilshift imatmul imod imul ior ipow irshift isub itruediv ixor".split()
 )
 """Functions elsewhere in them that change something, beside those called ``set_...`` and ``..._``."""
+_LITERALS = frozenset([int, float, bool, str, type(None), np.float64])
 _OF_BATCHES = frozenset("src dst data mailbox nn functional values".split())
 _TENSOR: Mapping[str, Any] = vars(backend.tensor_type)
 _TENSOR_AT_FIRST = dict(_TENSOR)
@@ -70,8 +73,23 @@ def through(
         yield owner, name, value
 
 
+def literals_of(plain: types.FunctionType) -> tuple[Any, ...] | None:
+    """Return the numbers and strings in the closure and defaults of a function, or None if there are other values.
+
+    Equal ones are of one type, and zeros of one sign.
+    """
+    values: list[Any] = [*(plain.__defaults__ or ()), *(plain.__kwdefaults__ or {}).values()]
+    try:
+        values += [cell.cell_contents for cell in plain.__closure__ or ()]
+    except ValueError:  # a variable of the enclosing function has no value
+        return None
+    if not all(type(value) in _LITERALS for value in values):
+        return None
+    return tuple([(type(value), value.hex() if isinstance(value, float) else value) for value in values])
+
+
 def repeats(function: Any) -> bool:
-    """Whether all that a function reads is its argument, built-ins and modules, given that it may be recorded.
+    """Whether all that a function reads is its argument, literals, built-ins and modules, if it may be recorded.
 
     Such a function does tomorrow what it did today, as long as it finds the same. What it calls must be the operations
     of deferred columns: others may draw random numbers, or ask whether gradients are taken.
@@ -82,7 +100,7 @@ def repeats(function: Any) -> bool:
     if target is None or target[1] is not None:
         return False
     plain, code = target[0], analyse(target[0].__code__)
-    if plain.__closure__ or plain.__defaults__ or plain.__kwdefaults__ or not code.names <= MAILBOX.names | _OF_BATCHES:
+    if not code.names <= MAILBOX.names | _OF_BATCHES or literals_of(plain) is None:
         return False
     for name in code.global_names:
         if name not in plain.__globals__:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, FunctionType, MappingProxyType, MethodType
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -19,6 +19,7 @@ from ..recorder import (
     Reduced,
     call_target,
     code_of,
+    literals_of,
     purity_check,
     refusal,
     repeats,
@@ -30,6 +31,7 @@ from .relation import Relation, has_kernels
 _logger = logging.getLogger("dglite")
 
 
+_NOTHING: Mapping[Any, Any] = MappingProxyType({})
 _HALF = ("float16", "bfloat16")
 
 
@@ -51,8 +53,14 @@ class _Messages:
         return True
 
 
-_messages: WeakKeyDictionary[CodeType, _Messages] = WeakKeyDictionary()
-_builtins: WeakKeyDictionary[CodeType, tuple[Dependencies, tuple[ReduceFunction, ...]]] = WeakKeyDictionary()
+_Literals = tuple[Any, ...] | None
+_messages: WeakKeyDictionary[CodeType, dict[_Literals, _Messages | None]] = WeakKeyDictionary()
+"""By the literals that a function of the code captures; None where what it does has to be recorded at each call."""
+_builtins: WeakKeyDictionary[CodeType, dict[_Literals, tuple[Dependencies, tuple[ReduceFunction, ...]]]] = (
+    WeakKeyDictionary()
+)
+_MOST_LITERALS = 16
+"""Of how many tuples of literals what a function does is kept: a number may differ at each call."""
 _bucketed: WeakKeyDictionary[CodeType, str] = WeakKeyDictionary()
 """Reduce functions that turned out not to be recordable, and why: they are not tried again."""
 _logged: WeakSet[Any] = WeakSet()
@@ -68,17 +76,41 @@ def _method(function: Any) -> CallTarget | None:
 def cached_messages(function: Any, relation: Relation) -> tuple[MessageFunction, ...] | None:
     """Return the messages that a function is known to make of the relation's columns."""
     target: CallTarget | None = (function, None, ()) if type(function) is FunctionType else _method(function)
-    cached = None if target is None else _messages.get(target[0].__code__)
-    if target is None or cached is None or not cached.dependencies.unchanged(target) or not cached.fits(relation):
+    kept = None if target is None else _messages.get(target[0].__code__)
+    if target is None or kept is None:
+        return None
+    cached = kept.get(literals_of(target[0]))
+    if cached is None or not cached.dependencies.unchanged(target) or not cached.fits(relation):
         return None
     return cached.messages
 
 
+def is_kept(function: Any) -> bool:
+    """Whether what a function does, if it may be recorded, is kept for functions of the same code and literals."""
+    if not repeats(function):
+        return False
+    plain = _plain(function)
+    kept = _messages.get(plain.__code__, _NOTHING)
+    literals = literals_of(plain)
+    return kept[literals] is not None if literals in kept else len(kept) < _MOST_LITERALS
+
+
+def _keep(table: MutableMapping[CodeType, dict[_Literals, Any]], function: Any, result: Any) -> None:
+    plain = _plain(function)
+    table.setdefault(plain.__code__, {})[literals_of(plain)] = result
+
+
+def _plain(function: Any) -> FunctionType:
+    target = call_target(function)
+    assert target is not None
+    return target[0]
+
+
 def note_messages(function: Any, messages: tuple[MessageFunction, ...], scheme: Any) -> None:
-    """Note what a function has made of columns, if it will do so again."""
-    code, (refused, dependencies) = code_of(function), purity_check(function, False)
-    if code is not None and refused is None and repeats(function):
-        _messages[code] = _Messages(dependencies, scheme, messages)
+    """Note what a function has made of columns, if it will do so again; ``scheme`` is None if it depends on more."""
+    refused, dependencies = purity_check(function, False)
+    if refused is None and is_kept(function):
+        _keep(_messages, function, None if scheme is None else _Messages(dependencies, scheme, messages))
 
 
 def why_bucketed(function: Any) -> str | None:
@@ -123,8 +155,11 @@ def log_unfused(function: Any, reduces: bool) -> None:
 def cached_builtins(function: Any) -> tuple[ReduceFunction, ...] | None:
     """Return the built-in reducers that a function is known to be, None where it does more or was not seen yet."""
     target: CallTarget | None = (function, None, ()) if type(function) is FunctionType else _method(function)
-    cached = None if target is None else _builtins.get(target[0].__code__)
-    return None if target is None or cached is None or not cached[0].unchanged(target) else cached[1]
+    kept = None if target is None else _builtins.get(target[0].__code__)
+    if target is None or kept is None:
+        return None
+    cached = kept.get(literals_of(target[0]))
+    return None if cached is None or not cached[0].unchanged(target) else cached[1]
 
 
 def note_builtins(function: Any, result: Mapping[str, Any], read: Mapping[str, EdgeColumn]) -> None:
@@ -135,6 +170,6 @@ def note_builtins(function: Any, result: Mapping[str, Any], read: Mapping[str, E
         if type(value) is not Reduced or not value.of_any_shape or id(value.column) not in names:
             return
         reducers.append(reduce_function(value.reducer.value, names[id(value.column)], out))
-    code, (refused, dependencies) = code_of(function), purity_check(function, True)
-    if code is not None and refused is None and repeats(function):
-        _builtins[code] = dependencies, tuple(reducers)
+    refused, dependencies = purity_check(function, True)
+    if refused is None and is_kept(function):
+        _keep(_builtins, function, (dependencies, tuple(reducers)))

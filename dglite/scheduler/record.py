@@ -5,8 +5,9 @@ plan sees built-in messages. A reduce function is called on a deferred mailbox, 
 reductions are kernels over the relation, and the rest of it runs on their results. What cannot be recorded is executed
 as written, without fusion, with the same result (see ``dglite.recorder``).
 
-A function that reads nothing but its batch and modules does the same at every call, so its messages are kept and it is
-not called again while the columns that it reads have the same shapes and dtypes.
+A function that reads nothing but its batch, modules, numbers and strings does the same at every call, so its messages
+are kept, and neither it nor another of the same code, numbers and strings is called again while the columns that it
+reads have the same shapes and dtypes.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from typing import Any
 from ..backend import active as backend
 from ..function import MessageFunction, ReduceFunction
 from ..ops.traced import is_read
-from ..recorder import Unrecordable, constants_of, refusal, repeats
+from ..recorder import Unrecordable, constants_of, refusal
 from ..udf import checked, ends_computation, function_name
 from .execute import execute
-from .learned import bucket, cached_builtins, cached_messages, note_messages, why_bucketed
+from .learned import bucket, cached_builtins, cached_messages, is_kept, note_messages, why_bucketed
 from .lower import MessageSignature, ReduceSignature, message_signature, reduce_signature
 from .plan import Plan, UserFunction
 from .relation import Relation, Table, has_kernels
@@ -29,6 +30,8 @@ from .tape import RelationTape
 # -- message functions -------------------------------------------------------------------------------------------------
 FEW_EDGES = {False: 1 << 12, True: 1 << 10}
 """Edges, for messages that are reduced or not, up to which recording a function takes longer than it saves."""
+FEW_OF_SOME = {False: 1 << 13, True: 1 << 11}
+"""The same of messages on some of the edges that are not reduced, by whether what the function does is kept."""
 
 
 def messages_of(function: Any, slot: int, relation: Relation, reduced: bool = True) -> MessageSignature:
@@ -54,9 +57,12 @@ def messages_of(function: Any, slot: int, relation: Relation, reduced: bool = Tr
 def is_faster_as_written(function: Any, relation: Relation, reduced: bool) -> bool:
     """Whether so few edges take part that recording the function takes longer than it saves."""
     adjacency = relation.adjacency
-    if is_read(adjacency) or adjacency.num_edges > FEW_EDGES[reduced]:
+    if is_read(adjacency):
         return False
-    return not repeats(function) or not (reduced or relation.edge_rows is None)
+    if reduced or relation.edge_rows is None:
+        return adjacency.num_edges <= FEW_EDGES[reduced] and not is_kept(function)
+    few = FEW_OF_SOME
+    return adjacency.num_edges <= few[False] and (adjacency.num_edges <= few[True] or not is_kept(function))
 
 
 def _recorded(function: Any, relation: Relation) -> tuple[MessageFunction, ...] | None:
@@ -75,8 +81,7 @@ def _recorded(function: Any, relation: Relation) -> tuple[MessageFunction, ...] 
         backend.restore_random_state(state)
         return None
     relation.captured = tape.captured
-    if cacheable and not tape.captured:
-        note_messages(function, messages, tape.scheme())
+    note_messages(function, messages, tape.scheme() if cacheable and not tape.captured else None)
     return messages
 
 

@@ -83,7 +83,8 @@ class Relation:
     too; ``edge_rows`` and ``node_rows`` are their ids in the graph, None where they are all of them. ``src``,
     ``edges`` and ``dst`` are what messages read; ``nodes`` is the frame of the receiving nodes, which reducers read and
     write. ``stored`` is the table of messages that ``send`` has left on these edges; ``captured`` are tensors that a
-    recorded function brought along, which messages read by number. ``graph`` is handed to users' functions as it is.
+    recorded function brought along, which messages read by number; ``taken`` are rows of columns that were gathered
+    already, by side and name. ``graph`` is handed to users' functions as it is.
     """
 
     __slots__ = (
@@ -99,6 +100,7 @@ class Relation:
         "nodes",
         "src",
         "stored",
+        "taken",
     )
 
     def __init__(
@@ -126,6 +128,7 @@ class Relation:
         self.node_rows = node_rows
         self.stored: Table = {}
         self.captured: Sequence[Tensor] = ()
+        self.taken: dict[tuple[Side, str], Tensor] = {}
 
     def has_column(self, side: Side, name: str) -> bool:
         """Whether messages can read this column."""
@@ -149,11 +152,16 @@ class Relation:
             store, rows = self.edges, self.edge_rows
         else:
             store, rows = self.dst, self.node_rows
+        if rows is not None and (side, name) in self.taken:
+            return self.taken[side, name]
         column = store.peek(name)
         if column is None:
             names = ", ".join(map(repr, store.keys())) or "none"
             raise KeyError(f"no column {name!r} on the {_SIDES[side]} of {self.etype}; there are: {names}")
-        return column if rows is None else core.take_rows(column, rows)
+        if rows is None:
+            return column
+        taken = self.taken[side, name] = core.take_rows(column, rows)
+        return taken
 
     @property
     def has_edges(self) -> bool:
@@ -185,7 +193,9 @@ class Relation:
 
         def of_edge(name: str) -> Tensor:
             column = self.column(Side.E, name)
-            return column if self.edge_rows is not None else guard(column)
+            if self.edge_rows is None:
+                return guard(column)
+            return self.taken.pop((Side.E, name))  # the function may write into it
 
         def of_source(name: str) -> Tensor:
             return gather(adjacency, Side.U, self.column(Side.U, name))
@@ -244,6 +254,16 @@ class Relation:
             return self
         return self._with(subset.adjacency, subset.edge_ids, subset.dst_ids.astype(np.int64, copy=False))
 
+    def among(self, edge_ids: np.ndarray) -> Relation:
+        """Return the relation with these edges alone, in this order, and all its nodes."""
+        adjacency = self.adjacency
+        if len(edge_ids) == adjacency.num_edges and np.array_equal(edge_ids, np.arange(len(edge_ids))):
+            return self
+        src, dst = adjacency.endpoints()
+        ends = src[edge_ids], dst[edge_ids]
+        part = Adjacency.from_coo(adjacency.num_src, adjacency.num_dst, *ends, adjacency.idtype, False, copy=False)
+        return self._with(part, edge_ids, None)
+
     def into(self, nodes: np.ndarray, keep: Callable[[np.ndarray], np.ndarray] | None = None) -> Relation:
         """Return the relation with the in-edges of ``nodes`` alone (distinct ids); those without edges stay in it.
 
@@ -266,7 +286,7 @@ class Relation:
         )
         return self._with(part, edge_ids.astype(np.int64, copy=False), nodes)
 
-    def _with(self, adjacency: Adjacency, edge_rows: np.ndarray, node_rows: np.ndarray) -> Relation:
+    def _with(self, adjacency: Adjacency, edge_rows: np.ndarray, node_rows: np.ndarray | None) -> Relation:
         return Relation(
             adjacency,
             self.src,

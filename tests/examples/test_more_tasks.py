@@ -11,6 +11,7 @@ import pytest
 from examples import compiled, heterogeneous, large_graph, molecules, numpy_inference, recommend, temporal, user_defined
 from tests.examples.conftest import Run
 from tests.examples.test_minibatch import Planted
+from tests.versions import compiles_whole, has_torch
 
 
 def _numbers(printed: str) -> list[float]:
@@ -48,6 +49,13 @@ def test_own_functions_have_the_gradients_of_built_ins(run: Run) -> None:
     assert "f1 is median, executed as written" in printed
 
 
+@pytest.mark.skipif(has_torch("2.8"), reason="needs an older torch")
+def test_an_older_torch_is_named_by_the_compiled_step(run: Run) -> None:
+    with pytest.raises(SystemExit, match=r"needs torch 2\.8 or newer"):
+        run(compiled)
+
+
+@compiles_whole
 def test_a_compiled_step_has_the_same_losses(run: Run) -> None:
     printed = run(compiled, "--nodes", 100, "--edges", 500, "--hidden", 8, "--steps", 3, "--compiler", "aot_eager")
     assert "losses differ by at most" in printed

@@ -23,7 +23,7 @@ def test_rings_are_told_from_stars(run: Run, tmp_path: Path) -> None:
             lines.append(" ".join(map(str, [0, len(neighbours), *neighbours])))
     (tmp_path / "MUTAG.txt").write_text("\n".join(lines) + "\n")
     options = ["--raw-dir", tmp_path, "--epochs", 15, "--hidden", 8, "--folds", 2]
-    assert "of 2 folds" in run(graph_classification, *options, "--expect", 0.9)
+    assert "of 2 folds" in run(graph_classification, *options, "--expect", 0.85)
     with pytest.raises(SystemExit, match=r"expected a .* of at least"):
         run(graph_classification, *options, "--expect", 1.01)
 

@@ -76,7 +76,10 @@ MAGIC = 0xDD2E4FF046B4A13F
     ("content", "message"),
     [
         (_words(MAGIC, 2, 2), "before 8 bytes"),
-        (_words(MAGIC, 3, 2, 1) + bytes(5000), "before 0.5"),
+        (_words(MAGIC, 1, 1, 1) + bytes(5000), "before 0.5"),
+        (_words(MAGIC, 2, 1, 1) + bytes(5000), "before 0.5"),
+        (_words(MAGIC, 3, 2, 1) + bytes(5000), "has version 3 of DGL's format .* or of a newer DGL"),
+        (_words(MAGIC, 2, 77, 1) + bytes(5000), "kind 77 of graphs"),
         (_words(MAGIC, 2, 2, 2**60).ljust(4096) + _words(4104) + bytes(900), "cannot hold"),
         (_words(MAGIC, 2, 2, 1).ljust(4096) + _words(2**40) + bytes(900), "cannot hold"),
         (_words(MAGIC, 2, 2, 1).ljust(4096) + _words(4104) + bytes(900), "list of graphs"),

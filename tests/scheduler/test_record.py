@@ -13,6 +13,7 @@ from dglite import function as fn
 from dglite.errors import DGLError
 from dglite.kernels.cpu.graph import sparse
 from dglite.scheduler import UserFunction, messages_of, record, reducer_of
+from dglite.scheduler import relation as relation_module
 from dglite.scheduler.relation import FEW_EDGES
 from tests.recorder.common import (
     ForReal,
@@ -581,7 +582,7 @@ def test_what_lay_in_the_data_of_one_call_is_not_held_against_the_function(first
 def test_apply_edges_on_few_chosen_edges_runs_a_function_as_written(
     chosen: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(record, "FEW_EDGES", {False: 2, True: 0})
+    monkeypatch.setattr(record, "FEW_OF_SOME", {False: 2, True: 0})
     g, seen = multigraph(), []
 
     class Watched(torch.nn.Linear):
@@ -626,6 +627,86 @@ def test_what_would_be_recorded_anew_at_each_call_is_called_as_written_on_few_ed
     assert ("as written, without fusion: on so few edges" in reason(g, through, reduce)) == bool(few)
     assert "recorded" in reason(g, alone, reduce) and "as written" not in reason(g, alone, reduce)
     assert not caplog.records
+
+
+@pytest.fixture
+def recordings(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The functions that are recorded during a test, one entry for each time."""
+    functions: list[Any] = []
+
+    def noted(function: Any, relation: Any) -> Any:
+        functions.append(function)
+        return recorded_for_real(function, relation)
+
+    recorded_for_real = record._recorded
+    monkeypatch.setattr(record, "_recorded", noted)
+    return functions
+
+
+def test_functions_of_the_same_code_and_literals_are_recorded_once(recordings: list[Any]) -> None:
+    """As a layer makes them at each call, of names of columns and numbers."""
+
+    def made(field: str, factor: float, divides: bool) -> Any:
+        def message(edges: Any, divides: bool = divides) -> Any:
+            return {"m": edges.src[field] / factor if divides else edges.src[field] * factor}
+
+        return message
+
+    g = multigraph()
+    g.ndata["k"] = g.ndata["h"] + 1
+    cases = [(field, factor) for field in "hk" for factor in (2, 2.0, np.float64(2), 1, True, 0.0)]
+    kept = 0
+    for field, factor in [*cases, *cases]:
+        for divides in (False, bool(factor)):
+            g.apply_edges(made(field, factor, divides))
+            source = g.ndata[field][g.edges()[0]]
+            torch.testing.assert_close(g.edata["m"], source / factor if divides else source * factor)
+        kept = kept or len(recordings) * ((field, factor) == cases[-1])
+    assert kept and len(recordings) - kept < kept  # of 22 tuples of literals 16 are kept
+
+
+def test_zeros_of_either_sign_are_different_literals() -> None:
+    def made(factor: float) -> Any:
+        return lambda edges: {"m": edges.src["h"] * factor}
+
+    g = multigraph()
+    positive = g.ndata["h"][g.edges()[0]] > 0
+    for factor in (0.0, -0.0, 0.0):
+        g.apply_edges(made(factor))
+        assert torch.signbit(g.edata["m"][positive]).all() == (str(factor) == "-0.0")
+
+
+def test_what_has_to_be_recorded_at_each_call_is_called_as_written_on_some_edges(
+    recordings: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "FEW_OF_SOME", {False: 14, True: 0})
+
+    def made(scale: float) -> Any:
+        return lambda edges: {"m": edges.src["h"] * scale}
+
+    g = multigraph()
+    for _ in range(3):
+        g.apply_edges(made(0.37), [0, 2, 5])
+        torch.testing.assert_close(g.edata["m"][[0, 2, 5]], 0.37 * g.ndata["h"][g.edges()[0][[0, 2, 5]]])
+    assert len(recordings) == 1
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_columns_of_some_edges_are_gathered_once(writes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where recording fails after reading them; what the function writes into them leaves no trace."""
+    taken, take = [], relation_module.core.take_rows
+    monkeypatch.setattr(relation_module.core, "take_rows", lambda x, rows: taken.append(x) or take(x, rows))
+    g = multigraph()
+    w = g.edata["w"].clone()
+
+    def message(edges: Any) -> Any:
+        column = edges.data["w"]
+        return {"m": column.mul_(2.0) if writes else column * 2.0}
+
+    g.apply_edges(message, [1, 3])
+    assert len(taken) == 1
+    torch.testing.assert_close(g.edata["m"][[1, 3]], 2 * w[[1, 3]])
+    torch.testing.assert_close(g.edata["w"], w)
 
 
 @pytest.mark.parametrize("num_chosen", [FEW_EDGES, FEW_EDGES + 1])
