@@ -18,5 +18,5 @@ def step():
     return loss
 
 
-made = sum(graph.num_edges() for graph in collate(sessions)[0])
-print("value", step().item() + made)
+num_edges = sum(graph.num_edges() for graph in collate(sessions)[0])
+print("value", step().item() + num_edges)

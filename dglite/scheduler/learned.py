@@ -76,10 +76,10 @@ def _method(function: Any) -> CallTarget | None:
 def cached_messages(function: Any, relation: Relation) -> tuple[MessageFunction, ...] | None:
     """Return the messages that a function is known to make of the relation's columns."""
     target: CallTarget | None = (function, None, ()) if type(function) is FunctionType else _method(function)
-    kept = None if target is None else _messages.get(target[0].__code__)
-    if target is None or kept is None:
+    recordings = None if target is None else _messages.get(target[0].__code__)
+    if target is None or recordings is None:
         return None
-    cached = kept.get(literals_of(target[0]))
+    cached = recordings.get(literals_of(target[0]))
     if cached is None or not cached.dependencies.unchanged(target) or not cached.fits(relation):
         return None
     return cached.messages
@@ -90,9 +90,9 @@ def is_kept(function: Any) -> bool:
     if not repeats(function):
         return False
     plain = _plain(function)
-    kept = _messages.get(plain.__code__, _NOTHING)
+    recordings = _messages.get(plain.__code__, _NOTHING)
     literals = literals_of(plain)
-    return kept[literals] is not None if literals in kept else len(kept) < _MOST_LITERALS
+    return recordings[literals] is not None if literals in recordings else len(recordings) < _MOST_LITERALS
 
 
 def _keep(table: MutableMapping[CodeType, dict[_Literals, Any]], function: Any, result: Any) -> None:
@@ -155,10 +155,10 @@ def log_unfused(function: Any, reduces: bool) -> None:
 def cached_builtins(function: Any) -> tuple[ReduceFunction, ...] | None:
     """Return the built-in reducers that a function is known to be, None where it does more or was not seen yet."""
     target: CallTarget | None = (function, None, ()) if type(function) is FunctionType else _method(function)
-    kept = None if target is None else _builtins.get(target[0].__code__)
-    if target is None or kept is None:
+    recordings = None if target is None else _builtins.get(target[0].__code__)
+    if target is None or recordings is None:
         return None
-    cached = kept.get(literals_of(target[0]))
+    cached = recordings.get(literals_of(target[0]))
     return None if cached is None or not cached[0].unchanged(target) else cached[1]
 
 

@@ -83,7 +83,7 @@ class Relation:
     too; ``edge_rows`` and ``node_rows`` are their ids in the graph, None where they are all of them. ``src``,
     ``edges`` and ``dst`` are what messages read; ``nodes`` is the frame of the receiving nodes, which reducers read and
     write. ``stored`` is the table of messages that ``send`` has left on these edges; ``captured`` are tensors that a
-    recorded function brought along, which messages read by number; ``taken`` are rows of columns that were gathered
+    recorded function brought along, which messages read by number; ``gathered`` are rows of columns that were gathered
     already, by side and name. ``graph`` is handed to users' functions as it is.
     """
 
@@ -95,12 +95,12 @@ class Relation:
         "edge_rows",
         "edges",
         "etype",
+        "gathered",
         "graph",
         "node_rows",
         "nodes",
         "src",
         "stored",
-        "taken",
     )
 
     def __init__(
@@ -128,7 +128,7 @@ class Relation:
         self.node_rows = node_rows
         self.stored: Table = {}
         self.captured: Sequence[Tensor] = ()
-        self.taken: dict[tuple[Side, str], Tensor] = {}
+        self.gathered: dict[tuple[Side, str], Tensor] = {}
 
     def has_column(self, side: Side, name: str) -> bool:
         """Whether messages can read this column."""
@@ -152,16 +152,16 @@ class Relation:
             store, rows = self.edges, self.edge_rows
         else:
             store, rows = self.dst, self.node_rows
-        if rows is not None and (side, name) in self.taken:
-            return self.taken[side, name]
+        if rows is not None and (side, name) in self.gathered:
+            return self.gathered[side, name]
         column = store.peek(name)
         if column is None:
             names = ", ".join(map(repr, store.keys())) or "none"
             raise KeyError(f"no column {name!r} on the {_SIDES[side]} of {self.etype}; there are: {names}")
         if rows is None:
             return column
-        taken = self.taken[side, name] = core.take_rows(column, rows)
-        return taken
+        rows_of_edges = self.gathered[side, name] = core.take_rows(column, rows)
+        return rows_of_edges
 
     @property
     def has_edges(self) -> bool:
@@ -195,7 +195,7 @@ class Relation:
             column = self.column(Side.E, name)
             if self.edge_rows is None:
                 return guard(column)
-            return self.taken.pop((Side.E, name))  # the function may write into it
+            return self.gathered.pop((Side.E, name))  # the function may write into it
 
         def of_source(name: str) -> Tensor:
             return gather(adjacency, Side.U, self.column(Side.U, name))

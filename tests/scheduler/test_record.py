@@ -646,7 +646,7 @@ def recordings(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_functions_of_the_same_code_and_literals_are_recorded_once(recordings: list[Any]) -> None:
     """As a layer makes them at each call, of names of columns and numbers."""
 
-    def made(field: str, factor: float, divides: bool) -> Any:
+    def message_of(field: str, factor: float, divides: bool) -> Any:
         def message(edges: Any, divides: bool = divides) -> Any:
             return {"m": edges.src[field] / factor if divides else edges.src[field] * factor}
 
@@ -658,7 +658,7 @@ def test_functions_of_the_same_code_and_literals_are_recorded_once(recordings: l
     kept = 0
     for field, factor in [*cases, *cases]:
         for divides in (False, bool(factor)):
-            g.apply_edges(made(field, factor, divides))
+            g.apply_edges(message_of(field, factor, divides))
             source = g.ndata[field][g.edges()[0]]
             torch.testing.assert_close(g.edata["m"], source / factor if divides else source * factor)
         kept = kept or len(recordings) * ((field, factor) == cases[-1])
@@ -666,13 +666,13 @@ def test_functions_of_the_same_code_and_literals_are_recorded_once(recordings: l
 
 
 def test_zeros_of_either_sign_are_different_literals() -> None:
-    def made(factor: float) -> Any:
+    def message_of(factor: float) -> Any:
         return lambda edges: {"m": edges.src["h"] * factor}
 
     g = multigraph()
     positive = g.ndata["h"][g.edges()[0]] > 0
     for factor in (0.0, -0.0, 0.0):
-        g.apply_edges(made(factor))
+        g.apply_edges(message_of(factor))
         assert torch.signbit(g.edata["m"][positive]).all() == (str(factor) == "-0.0")
 
 
@@ -681,12 +681,12 @@ def test_what_has_to_be_recorded_at_each_call_is_called_as_written_on_some_edges
 ) -> None:
     monkeypatch.setattr(record, "FEW_OF_SOME", {False: 14, True: 0})
 
-    def made(scale: float) -> Any:
+    def message_of(scale: float) -> Any:
         return lambda edges: {"m": edges.src["h"] * scale}
 
     g = multigraph()
     for _ in range(3):
-        g.apply_edges(made(0.37), [0, 2, 5])
+        g.apply_edges(message_of(0.37), [0, 2, 5])
         torch.testing.assert_close(g.edata["m"][[0, 2, 5]], 0.37 * g.ndata["h"][g.edges()[0][[0, 2, 5]]])
     assert len(recordings) == 1
 
