@@ -22,8 +22,8 @@ from ..structure.distinct import contains
 from ..structure.ids import integer_array
 from .arguments import edge_weights, excluded_edges, fanouts_of, is_inward, seeds_of
 from .frontier import NO_EDGES, Chosen, Drawn, IncidentEdges, check_weights, compiled, frontier
-from .neighbor import TimeLimits
 from .on_gpu import Draw, LaborRule, choose_on_gpu, labor_draw_on
+from .times import TimeLimits
 
 _MOST_ROUNDS = 50
 _MOST_COUNTED = 1000

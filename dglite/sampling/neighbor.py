@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,28 +20,9 @@ from .arguments import edge_weights, excluded_edges, fanouts_of, integers, is_in
 from .frontier import NO_EDGES, Chosen, IncidentEdges, check_weights, compiled, frontier
 from .on_gpu import choose_on_gpu, draw_on, excluded_there
 from .sums import cached_sums
+from .times import ALL_TIMES, TimeLimits
 
 _NO_WEIGHTS, _NO_SUMS, _NO_GROUPS = np.empty(0, np.float32), np.empty(0), np.empty(0, np.int64)
-
-
-class TimeLimits(NamedTuple):
-    """Times of a relation's edges, and of its seeds, which have no edges that are later or too early.
-
-    Attributes
-    ----------
-    edges, seeds
-        seed i has no edge whose time is not at most ``seeds[i]``.
-    edges_since, seeds_since
-        where not empty, seed i has no edge whose time is not at least ``seeds_since[i]``.
-    """
-
-    edges: np.ndarray
-    seeds: np.ndarray
-    edges_since: np.ndarray = np.empty(0, np.int64)
-    seeds_since: np.ndarray = np.empty(0, np.int64)
-
-
-_ALL_TIMES = TimeLimits(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 @explained
@@ -200,7 +181,7 @@ def _weighted(
     counts, bad = np.zeros(len(rows.rows.seeds), np.int64), np.full(1, -1, np.int64)
     weighed = kernels.weigh.Weights(_NO_WEIGHTS if weights is None else weights, sums, groups, num_groups)
     excluded_set = kernels.hashing.id_set(_NO_GROUPS if excluded is None else excluded)
-    absent = kernels.weigh.ExcludedEdges(excluded_set, *(_ALL_TIMES if times is None else times))
+    absent = kernels.weigh.ExcludedEdges(excluded_set, *(ALL_TIMES if times is None else times))
     arguments = fanout, int(replace), key, rows.longest, weighed, absent, places, counts, bad
     rows.run(kernels.weigh.weighted_rows, *arguments)
     check_weights(bad, label)

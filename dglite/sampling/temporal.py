@@ -15,9 +15,9 @@ from .arguments import excluded_edges, fanouts_of, seed_sets
 from .frontier import Chosen, edge_frame
 from .latest import choose_latest
 from .layers_on_gpu import TIME
-from .neighbor import TimeLimits, choose
+from .neighbor import choose
 from .temporal_on_gpu import sample_blocks_at_on_gpu, seed_times_there
-from .times import NO_IDS, edge_times, in_kind_of, seed_times
+from .times import NO_IDS, TimeLimits, edge_times, in_kind_of, seed_times
 
 
 def sample_blocks_until(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ..backend import Tensor, active
@@ -10,6 +12,26 @@ from ..graph import DGLGraph
 from .arguments import numbers
 
 NO_IDS = np.empty(0, np.int64)
+
+
+class TimeLimits(NamedTuple):
+    """Times of a relation's edges, and of its seeds, which have no edges that are later or too early.
+
+    Attributes
+    ----------
+    edges, seeds
+        seed i has no edge whose time is not at most ``seeds[i]``.
+    edges_since, seeds_since
+        where not empty, seed i has no edge whose time is not at least ``seeds_since[i]``.
+    """
+
+    edges: np.ndarray
+    seeds: np.ndarray
+    edges_since: np.ndarray = NO_IDS
+    seeds_since: np.ndarray = NO_IDS
+
+
+ALL_TIMES = TimeLimits(NO_IDS, NO_IDS)
 
 
 def edge_times(g: DGLGraph, name: str) -> list[np.ndarray | None]:

@@ -17,9 +17,9 @@ from ...random import draw_key
 from ...sampling.arguments import edge_weights, seed_sets
 from ...sampling.frontier import Drawn
 from ...sampling.labor import Labor
-from ...sampling.neighbor import TimeLimits, choose_of_type
+from ...sampling.neighbor import choose_of_type
 from ...sampling.sums import ColumnCache
-from ...sampling.times import edge_times, in_kind_of, times_of
+from ...sampling.times import TimeLimits, edge_times, in_kind_of, times_of
 from .base import CSCFormatBase, etype_tuple_to_str
 from .errors import InputError
 from .subgraph import SampledSubgraphImpl, subgraph_of
