@@ -275,12 +275,12 @@ def trains(name: str, world: int = 2) -> bool:
     results = context.Queue()
     with tempfile.TemporaryDirectory() as folder:
         mp.start_processes(_train, (world, f"{folder}/store", name, results), world, start_method="spawn")
-    got = [results.get()[1] for _ in range(world)]
-    return all(np.allclose(each, losses(name, 1), rtol=1e-5) for each in got)
+    losses_of_workers = [results.get()[1] for _ in range(world)]
+    return all(np.allclose(each, losses(name, 1), rtol=1e-5) for each in losses_of_workers)
 
 
 def main() -> None:
-    """Plan, print, save after each model, so that a run that was ended is gone on with."""
+    """Plan, print, save after each model, so that a run that was ended continues."""
     options = parser(__doc__.split("\n")[0])
     options.add_argument("--only", default="", help="models to plan, separated by commas")
     options.add_argument("--layers", type=int, help="layers of each model, instead of its configuration's")

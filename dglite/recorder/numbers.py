@@ -51,9 +51,10 @@ class NodeNumber(Deferred):
 
     def tensor(self, dtype: str, device: Any) -> Tensor:
         """Return the numbers as a tensor (num_nodes,)."""
-        if backend.guest is not None or dtype not in _DTYPES:
+        is_array = isinstance(self.values, np.ndarray)
+        if dtype not in _DTYPES or (is_array and backend.guest is not None):  # of which library would it be?
             raise Unrecordable(f"it combines the number of messages with a tensor of dtype {dtype}", lasting=False)
-        values = backend.from_numpy(self.values) if isinstance(self.values, np.ndarray) else self.values
+        values = backend.from_numpy(self.values) if is_array else self.values
         return backend.to_device(backend.astype(values, dtype), device)
 
     def beside(self, dtype: str, device: Any, axes: int) -> Tensor:

@@ -78,10 +78,10 @@ def literals_of(plain: types.FunctionType) -> tuple[Any, ...] | None:
 
     Equal ones are of one type, and zeros of one sign.
     """
-    values: list[Any] = [*(plain.__defaults__ or ()), *(plain.__kwdefaults__ or {}).values()]
     try:
+        values: list[Any] = [*(plain.__defaults__ or ()), *(plain.__kwdefaults__ or {}).values()]
         values += [cell.cell_contents for cell in plain.__closure__ or ()]
-    except ValueError:  # a variable of the enclosing function has no value
+    except (ValueError, AttributeError):  # a variable of the enclosing function has no value; Dynamo reads no closures
         return None
     if not all(type(value) in _LITERALS for value in values):
         return None

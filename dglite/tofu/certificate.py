@@ -67,13 +67,13 @@ def _most_alive(coarse: Coarse) -> dict[int, dict[int, int]]:
     last, graph = coarse.last_reads, coarse.captured.graph
     in_place = {new for old, new in coarse.captured.updates.items() if old not in coarse.captured.gradients}
     alive = {node for node in graph.nodes if node.op == "placeholder" and node in coarse.group_of}
-    held = sum(map(_bytes, alive))
-    most, best = held, set(alive)
+    bytes_alive = sum(map(_bytes, alive))
+    most, best = bytes_alive, set(alive)
     for node in graph.nodes:
         if node.op == "call_function":
             dead = {x for x in last.get(node, ()) if x in alive and x.op != "placeholder"}
             alive -= dead
-            held -= sum(map(_bytes, dead))
+            bytes_alive -= sum(map(_bytes, dead))
             if (
                 node in coarse.group_of
                 and node not in in_place
@@ -81,9 +81,9 @@ def _most_alive(coarse: Coarse) -> dict[int, dict[int, int]]:
                 and node not in last.get(node, ())
             ):
                 alive.add(node)
-                held += _bytes(node)
-            if held > most:
-                most, best = held, set(alive)
+                bytes_alive += _bytes(node)
+            if bytes_alive > most:
+                most, best = bytes_alive, set(alive)
     count: dict[int, dict[int, int]] = {}
     for node in best:
         sizes = count.setdefault(coarse.group_of[node], {})
@@ -111,7 +111,9 @@ class _RelaxedCosts:
         """Return the least costs with a price of what workers hold of tensors, beyond a memory."""
         price *= self.workers
         tables: dict[Scope, np.ndarray] = {
-            (v,): self._held(self.coarse.tensors[v].shape).prod(axis=1) * price * sum(s * n for s, n in sizes.items())
+            (v,): self._largest_parts(self.coarse.tensors[v].shape).prod(axis=1)
+            * price
+            * sum(s * n for s, n in sizes.items())
             for v, sizes in alive.items()
         }
         return self.bound(tables, limit) - price * memory
@@ -167,9 +169,9 @@ class _RelaxedCosts:
 
     def _common(self, most: np.ndarray, shape: TensorShape) -> np.ndarray:
         """Return the most elements that lie in what a worker has to do with and in what it holds."""
-        return np.minimum(most[:, None], self._held(shape)[None]).prod(axis=2)
+        return np.minimum(most[:, None], self._largest_parts(shape)[None]).prod(axis=2)
 
-    def _held(self, shape: TensorShape) -> np.ndarray:
+    def _largest_parts(self, shape: TensorShape) -> np.ndarray:
         """Return the sizes of the largest part of a tensor, (cuts, dimensions)."""
         cuts = self.tensor_cuts(shape)
         sizes = [[-(-n // c) for n, c in zip(shape, each, strict=False)] for each in cuts]

@@ -46,7 +46,7 @@ def check_loss(value: Any) -> None:
 
 
 def warn_of_loops(graph: Graph) -> None:
-    """Name the module with the most operators if there are so many that planning takes minutes."""
+    """Name the module with the most operators if there are enough for planning to take minutes."""
     count = Counter(node.meta["module"] for node in graph.nodes if node.op == "call_function")
     if count.total() > MANY_OPERATORS:
         name, most = count.most_common(1)[0]

@@ -71,10 +71,10 @@ def operator_name(func: Any) -> str:
 def functional_form(func: Any) -> Any:
     """Return the operator that computes what one writes in place, or into ``out=``, or None."""
     packet = getattr(aten, operator_name(func).removesuffix("_"), None)
-    wanted = [(a.name, str(a.type)) for a in func._schema.arguments if not a.is_out]
+    arguments = [(a.name, str(a.type)) for a in func._schema.arguments if not a.is_out]
     for overload in [] if packet is None else [getattr(packet, name) for name in packet.overloads()]:
         schema = overload._schema
-        if not schema.is_mutable and [(a.name, str(a.type)) for a in schema.arguments] == wanted:
+        if not schema.is_mutable and [(a.name, str(a.type)) for a in schema.arguments] == arguments:
             return _RANDOM.get(func, overload)
     return _RANDOM.get(func)
 
@@ -136,18 +136,18 @@ class MetaOutputs:
     """Outputs of operators on the meta device, computed once for equal arguments: layers and time steps are alike."""
 
     def __init__(self) -> None:
-        self._known: dict[Any, Any] = {}
+        self._outputs: dict[Any, Any] = {}
 
     def __call__(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Return what `described` does."""
         key = None if func.is_view else _key((args, *kwargs.items()))
         if key is None:
             return described(func, args, kwargs)
-        known = self._known.get((func, key))
-        if known is not None:
-            return _anew(known) if isinstance(known, torch.Tensor) else type(known)(map(_anew, known))
+        outputs = self._outputs.get((func, key))
+        if outputs is not None:
+            return _anew(outputs) if isinstance(outputs, torch.Tensor) else type(outputs)(map(_anew, outputs))
         out = described(func, args, kwargs)
-        self._known[func, key] = _anew(out) if isinstance(out, torch.Tensor) else out and type(out)(map(_anew, out))
+        self._outputs[func, key] = _anew(out) if isinstance(out, torch.Tensor) else out and type(out)(map(_anew, out))
         return out
 
 

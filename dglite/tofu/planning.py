@@ -74,9 +74,9 @@ def plan_captured(
     ways = _recursions(workers, links)
     coarse = coarsen(captured, describe or strategies_of)
     # deciding two steps at once takes no longer than one after the other; three take seconds
-    found = [(search(coarse, ks), speeds) for ks, speeds in ways]
-    found += [(search_jointly(coarse, ks, 1 << 16, VISITS)[1], speeds) for ks, speeds in ways if len(ks) == 2]
-    plans = [PartitionPlan(coarse, steps, speeds, memory=memory) for steps, speeds in found]
+    steps_of_ways = [(search(coarse, ks), speeds) for ks, speeds in ways]
+    steps_of_ways += [(search_jointly(coarse, ks, 1 << 16, VISITS)[1], speeds) for ks, speeds in ways if len(ks) == 2]
+    plans = [PartitionPlan(coarse, steps, speeds, memory=memory) for steps, speeds in steps_of_ways]
     cost = [p.bytes if p.transfer_seconds is None else p.transfer_seconds for p in plans]
     best = min(zip(cost, plans, strict=True), key=lambda pair: (pair[0], len(pair[1].steps)))[1]
     if memory is not None:

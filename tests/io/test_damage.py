@@ -180,7 +180,7 @@ def _others(marker):
         "a header of 2**63 bytes": ((2**63 - 1).to_bytes(8, "little") + bytes(90), "is not read"),
         "DGL's first version": (
             (0xDD2E4FF046B4A13F).to_bytes(8, "little") + (1).to_bytes(8, "little") + bytes(9000),
-            "write it again with dgl.save_graphs",
+            "version 1 of DGL.s format and kind 0",
         ),
     }
 
