@@ -51,10 +51,12 @@ class NodeNumber(Deferred):
 
     def tensor(self, dtype: str, device: Any) -> Tensor:
         """Return the numbers as a tensor (num_nodes,)."""
-        is_array = isinstance(self.values, np.ndarray)
+        values = self.values
+        is_array = isinstance(values, np.ndarray)
         if dtype not in _DTYPES or (is_array and backend.guest is not None):  # of which library would it be?
             raise Unrecordable(f"it combines the number of messages with a tensor of dtype {dtype}", lasting=False)
-        values = backend.from_numpy(self.values) if is_array else self.values
+        if isinstance(values, np.ndarray):
+            values = backend.from_numpy(values)
         return backend.to_device(backend.astype(values, dtype), device)
 
     def beside(self, dtype: str, device: Any, axes: int) -> Tensor:
