@@ -73,9 +73,10 @@ def plan_captured(
     start = time.perf_counter()
     ways = _recursions(workers, links)
     coarse = coarsen(captured, describe or strategies_of)
-    # deciding two steps at once takes no longer than one after the other; three take seconds
     steps_of_ways = [(search(coarse, ks), speeds) for ks, speeds in ways]
-    steps_of_ways += [(search_jointly(coarse, ks, 1 << 16, VISITS)[1], speeds) for ks, speeds in ways if len(ks) == 2]
+    if workers <= MOST_WORKERS:
+        pairs = [(ks, speeds) for ks, speeds in ways if len(ks) == 2]
+        steps_of_ways += [(search_jointly(coarse, ks, 1 << 16, VISITS)[1], speeds) for ks, speeds in pairs]
     plans = [PartitionPlan(coarse, steps, speeds, memory=memory) for steps, speeds in steps_of_ways]
     cost = [p.bytes if p.transfer_seconds is None else p.transfer_seconds for p in plans]
     best = min(zip(cost, plans, strict=True), key=lambda pair: (pair[0], len(pair[1].steps)))[1]
@@ -97,6 +98,8 @@ def plan_like(captured: Captured, before: PartitionPlan, memory: float | None = 
     return PartitionPlan(coarse, steps, seconds=time.perf_counter() - start, memory=memory)
 
 
+MOST_WORKERS = 16
+"""For how many workers two steps are decided at once: for more, two steps are too few."""
 VISITS = 50_000
 """How often tables are changed while two steps are decided at once: about a second."""
 
