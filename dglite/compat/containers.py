@@ -60,8 +60,10 @@ def recursive_apply(data: Any, fn: Callable[..., Any], *args: Any, **kwargs: Any
     if isinstance(data, Mapping):
         return {key: recursive_apply(x, fn, *args, **kwargs) for key, x in data.items()}
     if is_listlike(data):
-        kind = tuple if isinstance(data, tuple) else list
-        return kind(recursive_apply(x, fn, *args, **kwargs) for x in data)
+        parts = [recursive_apply(x, fn, *args, **kwargs) for x in data]
+        if hasattr(data, "_fields"):  # a named tuple
+            return type(data)(*parts)
+        return tuple(parts) if isinstance(data, tuple) else parts
     return fn(data, *args, **kwargs)
 
 
