@@ -76,7 +76,7 @@ def _not_subscriptable(batch: Any, name: Any) -> NoReturn:
     raise TypeError(f"{type(batch).__name__} has its columns in {fields}; write {example} of it, not [{name!r}]")
 
 
-class _Batch:
+class _RowBatch:
     """Base of batches of edges and of nodes."""
 
     __slots__ = ("_data", "_read_graph", "_size")
@@ -105,7 +105,7 @@ class _Batch:
     __iter__ = None  # or Python would try batch[0], batch[1], ...
 
 
-class EdgeBatch(_Batch):
+class EdgeBatch(_RowBatch):
     """A batch of edges, given to message functions, ``apply_edges`` and ``filter_edges``.
 
     ``src['h']``, ``dst['h']`` and ``data['w']`` have shape (num_edges, *feat): row i belongs to the i-th edge of the
@@ -150,7 +150,7 @@ class EdgeBatch(_Batch):
         return self._etype
 
 
-class NodeBatch(_Batch):
+class NodeBatch(_RowBatch):
     """A batch of nodes, given to reduce functions, ``apply_nodes`` and ``filter_nodes``."""
 
     __slots__ = ("_ids", "_mailbox", "_ntype")

@@ -45,15 +45,15 @@ class NegativeSampler(MiniBatchTransformer):
 
     def _extended(self, pairs: torch.Tensor, *etype: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return all pairs, labels and indexes, for the pairs of an edge type or of the only one."""
-        drawn, count, ratio = self._sample_with_etype(pairs, *etype), len(pairs), self.negative_ratio
-        if isinstance(drawn, tuple | list):
-            drawn = torch.cat([pairs, torch.stack([x.reshape(-1).to(pairs) for x in drawn], 1)])
-        if drawn.shape != (count * (ratio + 1), 2):
+        all_pairs, count, ratio = self._sample_with_etype(pairs, *etype), len(pairs), self.negative_ratio
+        if isinstance(all_pairs, tuple | list):
+            all_pairs = torch.cat([pairs, torch.stack([x.reshape(-1).to(pairs) for x in all_pairs], 1)])
+        if all_pairs.shape != (count * (ratio + 1), 2):
             raise InputError(
-                f"stage {type(self).__name__} drew {tuple(drawn.shape)} for {count} pairs; _sample_with_etype must "
+                f"stage {type(self).__name__} drew {tuple(all_pairs.shape)} for {count} pairs; _sample_with_etype must "
                 f"return sources and destinations of {count * ratio} pairs, or all pairs, ({count * (ratio + 1)}, 2)"
             )
-        return with_labels(drawn, count)
+        return with_labels(all_pairs, count)
 
     def _sample_with_etype(self, seeds: torch.Tensor, etype: str | None = None) -> Any:
         """Return negative pairs for pairs (num_pairs, 2) of an edge type.
