@@ -26,7 +26,6 @@ from .batch_features import without_features
 from .collectives import Alone, Collectives
 from .fetch import PartitionedRows, fetch
 from .graph import DistGraph
-from .prefetch import Ahead
 from .sampling import PartSampler, sampler_of_nodes
 from .scheduled import EpochSchedule, ScheduledRows, Source
 
@@ -78,7 +77,7 @@ class _DistLoader(Resumable):
         self._now = None
         self._count = self._num_batches()
         self._buffers = Buffers()
-        self._running: Ahead | None = None
+        self._running: Ordered | None = None
         self._scheduled_rows: dict[ScheduledFeatures, ScheduledRows] = {}
 
     def _set_sampler(self, step: str, sampler: Any) -> None:
@@ -228,7 +227,8 @@ class _DistLoader(Resumable):
             2 + ahead,
             self._scheduled_rows,
         )
-        self._running = Ahead(lambda _: self._with_features(sampled, schedule), progress.position, self._count, ahead)
+        span = progress.position, self._count, min(ahead, 1), ahead
+        self._running = Ordered(lambda _: self._with_features(sampled, schedule), *span, exchanges=True)
         self._now, self._next = progress, Progress(progress.epoch + 1, 0)
         return Epoch(self._running, progress, lambda batch: None)
 
