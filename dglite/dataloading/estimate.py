@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..backend.memory import spelt_bytes
 from ..config import available_memory
 from ..errors import DGLError
 from ..structure.ids import count_of
-from ..structure.sizes import bytes_of
 from .loader import Loader
 from .schedule import scheduled_stores
 
@@ -54,9 +54,9 @@ class RunEstimate(NamedTuple):
     disk: int | None
 
     def __str__(self) -> str:
-        free = "" if self.free is None else f", {bytes_of(self.free)} free"
-        memory = "not known here" if self.memory is None else bytes_of(self.memory) + free
-        disk = "not known here" if self.disk is None else f"{bytes_of(self.disk)} read in an epoch"
+        free = "" if self.free is None else f", {spelt_bytes(self.free)} free"
+        memory = "not known here" if self.memory is None else spelt_bytes(self.memory) + free
+        disk = "not known here" if self.disk is None else f"{spelt_bytes(self.disk)} read in an epoch"
         lines = [
             f"run        {self.epochs:,} epochs of {self.steps:,} steps, of which {self.measured:,} were measured",
             f"time       about {self.seconds:,.3g} s: {self.first:,.3g} to the first step, {self.step:,.3g} for each",

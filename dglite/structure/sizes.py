@@ -23,15 +23,6 @@ def memory_limit(memory: int | str | None, least: int = _LEAST) -> int:
     return count_of(limit, "memory", least, remark=" bytes, since a batch of rows must fit")
 
 
-def bytes_of(count: int) -> str:
-    """Return a number of bytes as text."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1024 or unit == "GB":
-            return f"{count:.3g} {unit}" if count < 1000 else f"{count:,.0f} {unit}"
-        count /= 1024  # type: ignore[assignment]
-    raise AssertionError
-
-
 _CHECKED_FROM = 1 << 28
 """Bytes below which the system is not asked."""
 
