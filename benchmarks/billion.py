@@ -37,7 +37,7 @@ from dglite.errors import DGLError
 from dglite.nn import SAGEConv
 
 FILE, GROUP, HIDDEN, KEPT = 10_000_000, 1_000_000, 64, 1_000_000_000
-"""Rows of a file, and of a row group; width of the model; edges from which on results are kept."""
+"""Rows of a file, and of a row group; width of the model; the minimum number of edges at which results are kept."""
 
 
 def node_ids(numbers: np.ndarray, sparse: bool) -> np.ndarray:
