@@ -122,8 +122,9 @@ def maybe_flatten_dict(data: Any) -> Any:
 
 
 # -- remembered results ------------------------------------------------------------------------------------------------
-CtxCachedObject = functools.cache
-"""Of a function of a device: one that is called once for each."""
+def CtxCachedObject(generator: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the function of a device that calls ``generator`` once for each."""
+    return functools.cache(generator)
 
 
 def cached_member(cache: str, prefix: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
