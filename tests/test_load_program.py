@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import threading
-from typing import Any
+from collections import OrderedDict
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import dglite
 from dglite import DGLError, DGLGraph
-from dglite.nn import GraphConv, SAGEConv, SumPooling
+from dglite.nn import GraphConv, RelGraphConv, SAGEConv, SumPooling
 from tests.test_serving import MODELS, block, homogeneous
 from tests.versions import exports
 
@@ -117,6 +118,42 @@ def test_wrong_structure_is_refused_before_a_kernel_reads_it() -> None:
     serve = dglite.load_program(dglite.export(lambda b, x: dglite.ops.copy_u_sum(b, x), block(), torch.randn(7, 5)))
     with pytest.raises((DGLError, RuntimeError, AssertionError)):
         serve(block(), torch.randn(6, 5))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("num_types", "num_edges"), [(3, 9), (30, 200)])
+def test_sums_by_type_choose_by_the_graph_they_are_called_with(num_types: int, num_edges: int, weighted: bool) -> None:
+    """Once for each basis, or once for each pair of node and type, whichever is less."""
+    model = RelGraphConv(3, 2, num_types, "basis", 2).eval()
+
+    def arguments(num_edges: int) -> Any:
+        g = homogeneous(6, num_edges)
+        types = torch.arange(g.num_edges()) % num_types
+        norm = [torch.rand(g.num_edges(), 1)] if weighted else []
+        return g, torch.randn(6, 3), types, *norm
+
+    serve = loaded(dglite.export(model, *arguments(12)))
+    g, x, types, *norm = arguments(num_edges)
+    torch.testing.assert_close(serve(g, x, types, *norm), model(g, x, types, *norm))
+    with pytest.raises(DGLError, match="type"):
+        serve(g, x, types + num_types, *norm)
+    with pytest.raises((DGLError, RuntimeError, AssertionError)):
+        serve(g, x, types[1:], *norm)
+
+
+def test_inputs_in_trees_of_other_classes() -> None:
+    class Pair(NamedTuple):
+        left: torch.Tensor
+        right: torch.Tensor
+
+    class Total(nn.Module):
+        def forward(self, pair: Pair, more: dict[str, torch.Tensor]) -> torch.Tensor:
+            return pair.left + 2 * pair.right + 3 * sum(more.values())
+
+    x, y, z = torch.rand(3, 4)
+    for more in ({"z": z, "a": x}, OrderedDict(z=z, a=x)):
+        serve = dglite.load_program(dglite.export(Total(), Pair(x, y), more))
+        torch.testing.assert_close(serve(Pair(x, y), more), x + 2 * y + 3 * (z + x))
 
 
 class Tagged(torch.Tensor):

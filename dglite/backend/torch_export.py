@@ -19,7 +19,7 @@ from ..errors import DGLError
 from .torch_library import decompositions
 from .torch_simplify import simplify
 
-_Flatten = Callable[[Any], tuple[list[tuple[str, Any]], Any]]
+_Flatten = Callable[[Any], tuple[list[Any], Any]]
 CONTAINERS: dict[type, _Flatten] = {}
 """What takes objects that hold tensors apart, by class."""
 
@@ -32,17 +32,13 @@ def register_container(
 ) -> None:
     """Make the objects of a class nodes of pytrees: see :meth:`.base.Backend.register_container`."""
 
-    def values_of(x: Any) -> tuple[list[Any], Any]:
-        pairs, description = flatten(x)
-        return [value for _, value in pairs], description
-
     def with_keys(x: Any) -> tuple[list[tuple[Any, Any]], Any]:
-        pairs, description = flatten(x)
-        return [(pytree.MappingKey(name), value) for name, value in pairs], description
+        values, description = flatten(x)
+        return [(pytree.MappingKey(name), value) for name, value in zip(description[-1], values, strict=True)], description
 
     pytree.register_pytree_node(
         kind,
-        values_of,
+        lambda x: (list((flattened := flatten(x))[0]), flattened[1]),
         unflatten,
         serialized_type_name=f"dglite.{kind.__name__}",
         to_dumpable_context=lambda description: description,
@@ -53,16 +49,16 @@ def register_container(
     CONTAINERS[kind] = flatten
 
 
-def _values_for(spec: pytree.TreeSpec, pairs: list[tuple[str, Any]], description: Any) -> list[Any]:
+def _values_for(spec: pytree.TreeSpec, values: list[Any], description: Any) -> list[Any]:
     """Return the values that an object gives to a program which takes such as ``spec`` describes.
 
     Torch itself flattens an object, describes it, and compares the descriptions: three times as long.
     """
     if description != spec.context:
         raise DGLError(f"the program takes a graph described by {spec.context}, got one described by {description}")
-    for (name, value), child in zip(pairs, spec.children(), strict=True):
+    for name, value, child in zip(description[-1], values, spec.children(), strict=True):
         _require_names(name, value, child)
-    return [value for _, value in pairs]
+    return values
 
 
 def _require_names(place: str, value: Any, spec: pytree.TreeSpec) -> None:

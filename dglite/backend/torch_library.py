@@ -14,7 +14,7 @@ import torch
 from torch.autograd import forward_ad
 
 from ..errors import DGLError
-from .protocols import RESULT, MakeOp
+from .protocols import RESULT, MakeOp, RunAgain
 from .torch_breaks import left_to_python
 from .torch_plain import as_in_mode, is_transformed, refuse_class
 
@@ -142,14 +142,19 @@ def call_both(
         raise
 
 
-def _kernel(make: MakeOp) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
+def _kernel(make: MakeOp, run_again: RunAgain | None) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
     """Return what computes results; inputs are compared with the structure once for each signature."""
     signatures: set[Any] = set()  # of inputs that fit their structure
 
     def compute(
         inputs: list[torch.Tensor], src: torch.Tensor, dst: torch.Tensor, num_src: int, num_dst: int, recipe: str
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        op = make((src, dst, num_src, num_dst), recipe, (False,) * len(inputs), True)
+        structure = src, dst, num_src, num_dst
+        if run_again is not None:
+            result = run_again(structure, recipe, inputs)
+            if result is not None:
+                return result, _NO_AUX
+        op = make(structure, recipe, (False,) * len(inputs), True)
         signature: Any = recipe, src.shape, dst.shape, num_src, num_dst, torch._C._is_any_autocast_enabled()
         for x in inputs:
             signature += (x.shape, x.dtype, x.device)
@@ -165,9 +170,9 @@ def _kernel(make: MakeOp) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
     return compute
 
 
-def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None:
+def register(name: str, make: MakeOp, run_again: RunAgain | None, dtypes: Mapping[str, torch.dtype]) -> None:
     """Register the operation that ``make`` makes: its kernel, its description (a fake kernel), gradient and batches."""
-    compute = _kernel(make)
+    compute = _kernel(make, run_again)
 
     def describe(inputs: list[torch.Tensor], *structure: Any) -> tuple[Any, ...]:
         *relation, recipe = structure

@@ -8,11 +8,12 @@ graphs of one thread pay nothing for it.
 
 from __future__ import annotations
 
-from threading import get_ident
+from threading import get_ident, local
 from types import TracebackType
 from typing import Any
 
 from ..backend import active
+from ..errors import DGLError
 from ..frame import Frame
 from ..locks import new_lock
 
@@ -34,6 +35,16 @@ _OUTERMOST, BY_THREAD = "_scope", "_states"
 _moving = new_lock()
 
 
+class _Here(local):
+    """The identifier of the thread that reads it: compiled functions compare this attribute each time they are called."""
+
+    def __init__(self) -> None:
+        self.thread = get_ident()
+
+
+_here = _Here()
+
+
 class LocalScope:
     """Remembers a graph's state on entry and puts it back on exit. See :meth:`DGLGraph.local_scope`."""
 
@@ -48,6 +59,7 @@ class LocalScope:
     def __enter__(self) -> None:
         state = self._graph.__dict__
         if active.compiling():  # which knows no locks; a compiled function writes to no graph before it returns
+            _require_own(state)
             self._saved = {name: getattr(self._graph, name) for name in STATE}
             _copy_frames(state, self._saved)
             return
@@ -87,6 +99,16 @@ class LocalScope:
                 if len(states) == 1:  # of threads without a scope
                     state.update(states[None])
                     del state[BY_THREAD]
+
+
+def _require_own(state: dict[str, Any]) -> None:
+    """Raise :class:`DGLError` if another thread has a scope of the graph: its attributes may be that thread's."""
+    first = state.get(_OUTERMOST)
+    if BY_THREAD in state or (first is not None and first._thread != _here.thread):
+        raise DGLError(
+            "a compiled function opens a scope of a graph in whose scope another thread is, and would read its features; "
+            "give each thread a graph of its own, g.local_var(), or compile without fullgraph=True"
+        )
 
 
 def _copy_frames(state: dict[str, Any], saved: dict[str, Any]) -> None:

@@ -106,6 +106,14 @@ class GraphOp(ABC):
         """Whether the structure has values."""
         return type(self.adj) is Adjacency
 
+    @classmethod
+    def run_again(cls, adj: Any, recipe: str, inputs: Sequence[Tensor]) -> Tensor | None:
+        """Return the result as an earlier call on ``adj`` and equal shapes did, without checks; None if there was none.
+
+        An operation whose kernel is cached with the relation, see :mod:`.call_cache`, defines this.
+        """
+        return None
+
     def again(self) -> GraphOp:
         """Return the same operation for another call."""
         return self.create(self.adj, self.recipe(), self.needs)
@@ -149,8 +157,12 @@ def registered(op: Op) -> Op:
         src, dst, num_src, num_dst = structure
         return op.create(op.structure(src, dst, num_src, num_dst, real), recipe, tuple(needs))
 
+    def run_again(structure: Sequence[Any], recipe: str, inputs: Sequence[Tensor]) -> Tensor | None:
+        src, dst, num_src, num_dst = structure
+        return op.run_again(op.structure(src, dst, num_src, num_dst, True), recipe, inputs)
+
     _CLASSES[op.name] = op
-    active.register(op.name, make)
+    active.register(op.name, make, None if op.run_again.__func__ is GraphOp.run_again.__func__ else run_again)
     return op
 
 
