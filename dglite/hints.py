@@ -349,8 +349,22 @@ def refuse_features(cls: type, hint: str) -> None:
     cls.__dir__ = lambda self: [name for name in object.__dir__(self) if name not in FEATURE_NAMES]  # type: ignore
 
 
+SYMBOLIC_TRACE = (
+    "torch.fx.symbolic_trace passes stand-ins for graphs and features, of which dglite computes nothing: export the model, "
+    "dglite.export(model, g, x), trace it by torch.fx.experimental.proxy_tensor.make_fx, or make dglite's layers leaves "
+    "(is_leaf_module) of a torch.fx.Tracer"
+)
+
+
+def is_stand_in(value: Any) -> bool:
+    """Whether a value is what ``torch.fx.symbolic_trace`` passes in the place of an argument."""
+    return type(value).__module__ == "torch.fx.proxy"
+
+
 def not_a_graph(value: Any) -> str:
     """Return the message for ``value`` where a graph is expected: what came, and how a graph is made of it."""
+    if is_stand_in(value):
+        return SYMBOLIC_TRACE
     layer, arguments = _calling_layer()
     kind = type(value)
     shape = getattr(value, "shape", None)

@@ -63,6 +63,40 @@ def test_it_computes_what_the_model_does(name: str, portable: bool) -> None:
     assert not calls
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_inside_of_autocast_operators_get_operands_of_one_dtype(name: str) -> None:
+    """torch's steps return bfloat16 there, beside which float32 edge weights were read as such: as foreign memory."""
+    torch.manual_seed(0)
+    kind, arguments = MODELS[name]
+    model, args = kind().eval(), arguments(3)
+    program = dglite.export(model, *arguments(2))
+    expected = pytree.tree_leaves(model(*args))
+    for serve in (dglite.load_program(program), program.module()):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            results = pytree.tree_leaves(serve(*args))
+        for result, want in zip(results, expected, strict=True):
+            torch.testing.assert_close(result.float(), want, rtol=0.1, atol=0.1 * max(1.0, float(want.detach().abs().max())))
+
+
+def test_operators_inside_of_autocast_have_gradients_of_their_inputs_dtypes() -> None:
+    src, dst = torch.tensor([0, 1, 1, 2]), torch.tensor([1, 0, 2, 2])
+    x, w = torch.rand(3, 4, requires_grad=True), torch.rand(4, 1).bfloat16().requires_grad_()
+    call = torch.ops.dglite.spmm.default
+    want = torch.zeros(3, 4).index_add(0, dst, x[src] * w)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        result, _ = call([x, w], src, dst, 3, 3, "sum 0 u0 e1 mul")
+    torch.testing.assert_close(result, want.bfloat16(), rtol=0.02, atol=0.02)
+    grads = torch.autograd.grad(result.float().sum(), (x, w))
+    torch.testing.assert_close(grads, torch.autograd.grad(want.sum(), (x, w)), rtol=0.02, atol=0.02)
+    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(DGLError, match="float64 and float32"):
+        call([x.double(), w.float()], src, dst, 3, 3, "sum 0 u0 e1 mul")
+
+
+def test_export_inside_of_autocast_is_refused() -> None:
+    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(DGLError, match="inside of the model's forward"):
+        dglite.export(GraphConv(5, 2), homogeneous(), torch.randn(6, 5))
+
+
 class OnFeatures(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -25,6 +25,8 @@ _TAGS = tuple(
 )
 """A captured CUDA graph would read the sorted edges of the graph that it was captured with; older torch has no such
 tag, and captures nothing with operators whose structure is on the CPU."""
+_AUTOCAST = {kind: getattr(torch._C.DispatchKey, f"Autocast{kind.upper()}") for kind in ("cpu", "cuda")}
+"""By kind of device: where torch's dispatcher asks before autograd while autocast is on."""
 _NOTHING = ((0,), "uint8")
 _OPERATORS: dict[str, Any] = {}
 """The registered operations by name."""
@@ -155,7 +157,7 @@ def _kernel(make: MakeOp, run_again: RunAgain | None) -> Callable[..., tuple[tor
             if result is not None:
                 return result, _NO_AUX
         op = make(structure, recipe, (False,) * len(inputs), True)
-        signature: Any = recipe, src.shape, dst.shape, num_src, num_dst, torch._C._is_any_autocast_enabled()
+        signature: Any = recipe, src.shape, dst.shape, num_src, num_dst
         for x in inputs:
             signature += (x.shape, x.dtype, x.device)
         if signature not in signatures:
@@ -213,16 +215,41 @@ def register(name: str, make: MakeOp, run_again: RunAgain | None, dtypes: Mappin
         result, aux = _OPERATORS[name](folded, *structure)
         return (result, aux), (op.batch_axis, None if aux.dtype is torch.uint8 else op.batch_axis)
 
+    def cast(kind: str) -> Callable[..., Any]:
+        excluded = torch._C.DispatchKeySet(_AUTOCAST[kind])
+
+        def call(inputs: list[torch.Tensor], *structure: Any) -> Any:
+            inputs = _of_one_dtype(inputs, kind)
+            with torch._C._ExcludeDispatchKeyGuard(excluded):
+                return _OPERATORS[name](inputs, *structure)
+
+        return call
+
     left_to_python(compute)
     _LIBRARY.define(name + _SIGNATURE, tags=_TAGS)
     _LIBRARY.impl(name, compute, "CompositeExplicitAutograd")
     full_name = f"dglite::{name}"
     torch.library.register_fake(full_name, describe, lib=_LIBRARY)
     _LIBRARY.impl(name, differentiable, "Autograd", with_keyset=True)
+    for kind, key in _AUTOCAST.items():
+        _LIBRARY.impl(name, cast(kind), key.name)
     if hasattr(torch.library, "register_vmap"):  # from torch 2.5 on
         torch.library.register_vmap(full_name, batched, lib=_LIBRARY)
     operator = _OPERATORS[name] = getattr(torch.ops.dglite, name).default
     _DECOMPOSITIONS[operator], _MAKERS[operator], _KERNELS[operator] = decompose, make, compute
+
+
+def _of_one_dtype(inputs: list[torch.Tensor], kind: str) -> list[torch.Tensor]:
+    """Return inputs as autocast wants them on a kind of device: if features differ in dtype, all in autocast's.
+
+    A program that was recorded outside of autocast may be called inside of it. float64 is never cast: kernels refuse it
+    beside others. Single numbers are no features.
+    """
+    dtypes = {x.dtype for x in inputs if x.dim() and x.is_floating_point()}
+    if len(dtypes) < 2 or torch.float64 in dtypes:
+        return inputs
+    dtype = torch.get_autocast_dtype(kind)
+    return [x.to(dtype) if x.dim() and x.is_floating_point() else x for x in inputs]
 
 
 def _is_dense(keyset: Any) -> bool:

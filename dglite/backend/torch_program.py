@@ -29,6 +29,7 @@ _NAMES = (
 _FUNCTIONS = {**{name: getattr(torch, name) for name in _NAMES.split()}, "linear": torch.nn.functional.linear}
 """Functions of torch's with the arguments of the operators of these names: they take a microsecond less."""
 _PLAIN = torch.Tensor, torch.nn.Parameter
+_is_autocast = torch._C._is_any_autocast_enabled
 _FEATURES = "ndata", "srcdata", "dstdata", "edata"
 """Names of a graph's tensors whose shapes and dtypes are not the graph's."""
 
@@ -59,7 +60,7 @@ class LoadedProgram:
 
         Raises ``DGLError`` or torch's own error: the inputs are not such as the program takes.
         """
-        if self._run is None or is_recorded() or is_watched():
+        if self._run is None or is_recorded() or is_watched() or _is_autocast():
             return self._module(*args, **kwargs)
         if torch.is_grad_enabled():
             with torch.no_grad():

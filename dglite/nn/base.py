@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
+from .. import hints
 from ..arguments import UNPLANNED, explain_constructors, misfitting, require_bound
 from ..backend import framework
 from ..errors import DGLError
@@ -61,6 +62,8 @@ def refuse_script(layer: Any) -> None:
 
 def _explain(layer: Any, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raise an error that says more, if a call failed for its arguments or for tensors on several devices."""
+    if any(map(hints.is_stand_in, (*args, *kwargs.values()))):
+        raise DGLError(hints.SYMBOLIC_TRACE) from error
     name, signature = type(layer).__name__, inspect.signature(layer.forward)
     if type(error) is TypeError:
         require_bound(name, signature, args, kwargs, of_layer=True)
