@@ -75,7 +75,9 @@ def test_inside_of_autocast_operators_get_operands_of_one_dtype(name: str) -> No
         with torch.autocast("cpu", dtype=torch.bfloat16):
             results = pytree.tree_leaves(serve(*args))
         for result, want in zip(results, expected, strict=True):
-            torch.testing.assert_close(result.float(), want, rtol=0.1, atol=0.1 * max(1.0, float(want.detach().abs().max())))
+            torch.testing.assert_close(
+                result.float(), want, rtol=0.1, atol=0.1 * max(1.0, float(want.detach().abs().max()))
+            )
 
 
 def test_operators_inside_of_autocast_have_gradients_of_their_inputs_dtypes() -> None:
@@ -124,10 +126,12 @@ def test_features_options_and_results_of_any_kind() -> None:
     assert not calls
     with pytest.raises((DGLError, RuntimeError, AssertionError)):
         serve(g, bias, scale=3.0)
+    for graph in (featured(4).int(), homogeneous(4, 8), block(), dglite.batch([featured(2), featured(2)])):
+        with pytest.raises(DGLError, match="the program takes a graph described by"):
+            serve(graph, torch.randn(4, 2), scale=2.0)
     for wrong, bias in [
         (featured(4, w=torch.randn(4, 2)), torch.randn(4, 2)),
         (featured(4, more=torch.randn(4, 2)), torch.randn(4, 2)),
-        (featured(4).int(), torch.randn(4, 2)),
         (featured(4), torch.randn(5, 2)),
         (featured(4), torch.randn(4, 3)),
         (featured(4), torch.randn(4)),

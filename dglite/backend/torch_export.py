@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -34,7 +35,9 @@ def register_container(
 
     def with_keys(x: Any) -> tuple[list[tuple[Any, Any]], Any]:
         values, description = flatten(x)
-        return [(pytree.MappingKey(name), value) for name, value in zip(description[-1], values, strict=True)], description
+        return [
+            (pytree.MappingKey(name), value) for name, value in zip(description[-1], values, strict=True)
+        ], description
 
     pytree.register_pytree_node(
         kind,
@@ -54,11 +57,16 @@ def _values_for(spec: pytree.TreeSpec, values: list[Any], description: Any) -> l
 
     Torch itself flattens an object, describes it, and compares the descriptions: three times as long.
     """
-    if description != spec.context:
-        raise DGLError(f"the program takes a graph described by {spec.context}, got one described by {description}")
+    require_description(spec, description)
     for name, value, child in zip(description[-1], values, spec.children(), strict=True):
         _require_names(name, value, child)
     return values
+
+
+def require_description(spec: pytree.TreeSpec, description: Any) -> None:
+    """Raise :class:`DGLError` unless a graph has the types, id dtype and kinds of tensors that a program takes."""
+    if description != spec.context:
+        raise DGLError(f"the program takes a graph described by {spec.context}, got one described by {description}")
 
 
 def _require_names(place: str, value: Any, spec: pytree.TreeSpec) -> None:
@@ -132,6 +140,9 @@ def export(
         try:
             program = torch.export.export(model, args, kwargs or None, dynamic_shapes=shapes, strict=strict)
         except torch._dynamo.exc.Unsupported as error:
+            ours = re.search(r"raised exception DGLError\((['\"])(.*)\1\)", str(error))
+            if ours is not None:  # Dynamo has read how dglite refuses something
+                raise DGLError(ours[2]) from error
             messages = "reduce functions of your own, nor messages that are no expressions of features"
             part = messages if "update_all" in str(error) else "the model"
             reason = " ".join(str(error).split("Developer debug context")[0].split())

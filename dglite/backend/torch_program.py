@@ -16,7 +16,7 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from ..errors import DGLError
-from .torch_export import CONTAINERS
+from .torch_export import CONTAINERS, require_description
 from .torch_library import kernel_of
 from .torch_plain import is_recorded, is_watched
 
@@ -48,7 +48,7 @@ class LoadedProgram:
         self._module = exported.module()
         signature = exported.module_call_graph[0].signature
         assert signature is not None
-        self._out_spec = signature.out_spec
+        self._in_spec, self._out_spec = signature.in_spec, signature.out_spec
         self._constants: Any = _constants_of(exported) if _are_known(signature.in_spec) else None
         self._has_one_result = self._out_spec.is_leaf()
         self._run: Any = None
@@ -67,6 +67,7 @@ class LoadedProgram:
                 return self(*args, **kwargs)
         leaves = self._leaves_of(args, kwargs)
         if leaves is None:
+            _require_graphs(self._in_spec, (args, kwargs))
             return self._module(*args, **kwargs)  # which says what is wrong
         results = self._run(*self._constants, *leaves)
         return results[0] if self._has_one_result else pytree.tree_unflatten(results, self._out_spec)
@@ -82,6 +83,17 @@ def load_program(source: Any) -> LoadedProgram:
     if isinstance(source, torch.nn.Module):
         raise DGLError(f"expected a file of torch.export.save or an exported program, got {type(source).__name__}")
     return LoadedProgram(torch.export.load(source))
+
+
+def _require_graphs(spec: pytree.TreeSpec, x: Any) -> None:
+    """Raise :class:`DGLError` for a graph among inputs that is of other types than the program's; torch prints trees."""
+    if spec.type in CONTAINERS:
+        if type(x) is spec.type:
+            require_description(spec, CONTAINERS[spec.type](x)[1])
+    elif not spec.is_leaf() and type(x) is spec.type and len(x) == spec.num_children:
+        inner = [x.get(key) for key in spec.context] if spec.type is dict else x
+        for child, value in zip(spec.children(), inner, strict=True):
+            _require_graphs(child, value)
 
 
 def _are_known(spec: pytree.TreeSpec) -> bool:
