@@ -350,9 +350,9 @@ def refuse_features(cls: type, hint: str) -> None:
 
 
 SYMBOLIC_TRACE = (
-    "torch.fx.symbolic_trace passes stand-ins for graphs and features, of which dglite computes nothing: export the model, "
-    "dglite.export(model, g, x), trace it by torch.fx.experimental.proxy_tensor.make_fx, or make dglite's layers leaves "
-    "(is_leaf_module) of a torch.fx.Tracer"
+    "torch.fx.symbolic_trace passes stand-ins for graphs and features, of which dglite computes nothing: export the "
+    "model, dglite.export(model, g, x), trace it by torch.fx.experimental.proxy_tensor.make_fx, or make dglite's layers "
+    "leaves (is_leaf_module) of a torch.fx.Tracer"
 )
 
 

@@ -94,8 +94,8 @@ MakeOp = Callable[[Sequence[Any], str, Sequence[bool], bool], RegisteredOp]
 """Makes an operation of ``(structure, recipe, needs, real)``: the tensors, counts and text that a program holds, which
 inputs need a gradient, and whether it is going to compute (``forward``) or only to describe and derive."""
 RunAgain = Callable[[Sequence[Any], str, Sequence[Tensor]], Tensor | None]
-"""Runs an operation of ``(structure, recipe, inputs)`` as an earlier call on this structure and equal shapes did; None if
-there was none."""
+"""Runs an operation of ``(structure, recipe, inputs)`` as an earlier call on this structure and equal shapes did, or
+returns None."""
 RunAgain = Callable[[Sequence[Any], str, Sequence[Tensor]], Tensor | None]
 """Runs an operation of ``(structure, recipe, inputs)`` as an earlier call on equal shapes did, or returns None."""
 

@@ -117,8 +117,8 @@ def export(
         raise DGLError(f"dglite.export needs torch 2.7 or newer, this is {torch.__version__}: pip install -U torch")
     if torch._C._is_any_autocast_enabled():
         raise DGLError(
-            "torch.export does not record the casts of a torch.autocast around it: enter autocast inside of the model's "
-            "forward, and export the model outside of it"
+            "torch.export does not record the casts of a torch.autocast around it: enter autocast inside of the "
+            "model's forward, and export the model outside of it"
         )
     if not isinstance(model, torch.nn.Module):
         model = _ExportedFunction(model)

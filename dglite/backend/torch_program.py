@@ -86,7 +86,7 @@ def load_program(source: Any) -> LoadedProgram:
 
 
 def _require_graphs(spec: pytree.TreeSpec, x: Any) -> None:
-    """Raise :class:`DGLError` for a graph among inputs that is of other types than the program's; torch prints trees."""
+    """Raise :class:`DGLError` for a graph among inputs whose types are not the program's: torch prints trees."""
     if spec.type in CONTAINERS:
         if type(x) is spec.type:
             require_description(spec, CONTAINERS[spec.type](x)[1])

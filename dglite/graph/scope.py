@@ -36,7 +36,7 @@ _moving = new_lock()
 
 
 class _Here(local):
-    """The identifier of the thread that reads it: compiled functions compare this attribute each time they are called."""
+    """The identifier of the thread that reads it, which compiled functions compare each time they are called."""
 
     def __init__(self) -> None:
         self.thread = get_ident()
@@ -106,8 +106,8 @@ def _require_own(state: dict[str, Any]) -> None:
     first = state.get(_OUTERMOST)
     if BY_THREAD in state or (first is not None and first._thread != _here.thread):
         raise DGLError(
-            "a compiled function opens a scope of a graph in whose scope another thread is, and would read its features; "
-            "give each thread a graph of its own, g.local_var(), or compile without fullgraph=True"
+            "a compiled function opens a scope of a graph in whose scope another thread is, and would read that one's "
+            "features; give each thread a graph of its own, g.local_var(), or compile without fullgraph=True"
         )
 
 

@@ -247,7 +247,8 @@ TREATMENTS = {
 }
 ADMITTED = {
     "sharded_inside": "DGLError: FSDP gathers .* shard the layer as a whole",
-    "symbolically_traced": "DGLError: torch.fx.symbolic_trace passes stand-ins|DGLError: .* must be a tensor|TypeError: FeatureDropout",
+    "symbolically_traced": "DGLError: torch.fx.symbolic_trace passes stand-ins|DGLError: .* must be a tensor|"
+    "TypeError: FeatureDropout",
     "scripted": "DGLError: torch.jit.script compiles no layer .* dglite.export",
 }
 

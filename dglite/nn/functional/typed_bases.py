@@ -74,23 +74,20 @@ class _TypedBases(GraphOp):
         return ""
 
     def describe(self, *inputs: Tensor) -> tuple[tuple[Sequence[int], str], None]:
-        (x, coefficients, bases, *weight, types), adj = inputs, self.adj
+        (x, *_, types), adj = inputs, self.adj
         to_common_dtype(inputs[:-1])
-        rows, width = (*active.shape(x), 0)[:2]
-        num_bases = active.shape(bases)[0]
-        expected = [(adj.num_src, width), (active.shape(coefficients)[0], num_bases)]
-        expected += [(num_bases, width, active.shape(bases)[-1])]
         shapes = [tuple(active.shape(tensor)) for tensor in inputs]
-        counts = [shape[0] for shape in shapes[3:]]
+        num_bases, width, out = (*shapes[2], 0, 0, 0)[:3]
+        expected = [(adj.num_src, width), (*shapes[1][:1], num_bases), (num_bases, width, out)]
         devices = {str(active.device(tensor)) for tensor in inputs}
-        if shapes[:3] != expected or any(count != adj.num_edges for count in counts) or len(devices) > 1:
+        if shapes[:3] != expected or any(shape[0] != adj.num_edges for shape in shapes[3:]) or len(devices) > 1:
             raise DGLError(
                 f"a sum by type got tensors of shapes {shapes} on {sorted(devices)}; expected rows of {adj.num_src} "
-                f"sources, coefficients and bases that fit, and weights and types of {adj.num_edges} edges, on one device"
+                f"sources, coefficients, bases, weights and types of {adj.num_edges} edges, on one device"
             )
         if len(shapes[-1]) != 1 or "int" not in active.dtype(types):
             raise DGLError(f"got types of shape {shapes[-1]} and dtype {active.dtype(types)}; expected integers")
-        return ((adj.num_dst, active.shape(bases)[-1]), active.dtype(x)), None
+        return ((adj.num_dst, out), active.dtype(x)), None
 
     def _named(self, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
         """Return x, the types, coefficients, bases, and the edges' weights or None."""
