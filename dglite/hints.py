@@ -351,8 +351,8 @@ def refuse_features(cls: type, hint: str) -> None:
 
 SYMBOLIC_TRACE = (
     "torch.fx.symbolic_trace passes stand-ins for graphs and features, of which dglite computes nothing: export the "
-    "model, dglite.export(model, g, x), trace it by torch.fx.experimental.proxy_tensor.make_fx, or make dglite's layers "
-    "leaves (is_leaf_module) of a torch.fx.Tracer"
+    "model, dglite.export(model, g, x), trace it by torch.fx.experimental.proxy_tensor.make_fx, or give a "
+    "torch.fx.Tracer an is_leaf_module that is true of dglite's layers"
 )
 
 
