@@ -162,7 +162,8 @@ def registered(op: Op) -> Op:
         return op.run_again(op.structure(src, dst, num_src, num_dst, True), recipe, inputs)
 
     _CLASSES[op.name] = op
-    active.register(op.name, make, None if op.run_again.__func__ is GraphOp.run_again.__func__ else run_again)
+    runs_again = any("run_again" in vars(kind) for kind in op.__mro__ if kind is not GraphOp)
+    active.register(op.name, make, run_again if runs_again else None)
     return op
 
 
