@@ -98,8 +98,9 @@ def _require_graphs(spec: pytree.TreeSpec, x: Any) -> None:
 
 def _are_known(spec: pytree.TreeSpec) -> bool:
     """Whether inputs are tensors and graphs in tuples, lists and dictionaries, and no trees of other classes."""
-    known = spec.is_leaf() or spec.type in CONTAINERS or spec.type in (tuple, list, dict)
-    return known and all(map(_are_known, spec.children()))
+    if not (spec.is_leaf() or spec.type in CONTAINERS or spec.type in (tuple, list, dict)):
+        return False
+    return all(map(_are_known, spec.children()))
 
 
 def _constants_of(exported: torch.export.ExportedProgram) -> list[torch.Tensor] | None:

@@ -35,14 +35,14 @@ _OUTERMOST, BY_THREAD = "_scope", "_states"
 _moving = new_lock()
 
 
-class _Here(local):
+class _ThreadIdent(local):
     """The identifier of the thread that reads it, which compiled functions compare each time they are called."""
 
     def __init__(self) -> None:
         self.thread = get_ident()
 
 
-_here = _Here()
+_this = _ThreadIdent()
 
 
 class LocalScope:
@@ -104,7 +104,7 @@ class LocalScope:
 def _require_own(state: dict[str, Any]) -> None:
     """Raise :class:`DGLError` if another thread has a scope of the graph: its attributes may be that thread's."""
     first = state.get(_OUTERMOST)
-    if BY_THREAD in state or (first is not None and first._thread != _here.thread):
+    if BY_THREAD in state or (first is not None and first._thread != _this.thread):
         raise DGLError(
             "a compiled function opens a scope of a graph in whose scope another thread is, and would read that one's "
             "features; give each thread a graph of its own, g.local_var(), or compile without fullgraph=True"

@@ -126,8 +126,8 @@ class TracedSegments:
         x, queries = to_common_dtype((x, queries))
         if active.compiling() and not active.requires_grad(x, queries):
             heads = x[:, None], queries[:, None]
-            one = active.full((), 1.0, compute_dtype(active.dtype(x)), active.cpu())
-            return traced(_SegmentAttention.name, self, Score.DOT.name, (*heads, one))[:, 0]
+            scale = active.full((), 1.0, compute_dtype(active.dtype(x)), active.cpu())
+            return traced(_SegmentAttention.name, self, Score.DOT.name, (*heads, scale))[:, 0]
         scores = (x * self.repeat(queries)).sum(-1, keepdim=True)
         return self.weighted_sum(x, self.softmax(scores))
 
