@@ -109,7 +109,7 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-_SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
+_SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _MOST_UNKNOWN = 4 << 30
 """Bytes that a pool may hold where the system does not say how much memory it has."""
 
@@ -119,12 +119,19 @@ def pool_limit() -> int:
     value = os.environ.get("DGLITE_POOL", "")
     if not value:
         return _memory() // 2 if _memory() else _MOST_UNKNOWN
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([KMG]?)(?:i?B)?", value.strip(), re.ASCII | re.IGNORECASE)
-    if match is None:
+    limit = bytes_in(value)
+    if limit is None:
         raise DGLError(
             f"DGLITE_POOL={value!r} is not understood; expected bytes, such as 4G, 500M or 2000000, or 0 for no pool"
         )
-    return int(float(match[1]) * (1 << _SHIFTS[match[2].upper()]))
+    return limit
+
+
+def bytes_in(text: str) -> int | None:
+    """Return the bytes that a text such as ``"4 GB"`` or ``"500M"`` says, None if it says no such number."""
+    number = r"([0-9]+\.?[0-9]*|\.[0-9]+)"
+    match = re.fullmatch(number + r"\s*([KMGT]?)(?:i?B)?", text.strip(), re.ASCII | re.IGNORECASE)
+    return None if match is None else int(float(match[1]) * (1 << _SHIFTS[match[2].upper()]))
 
 
 def _memory() -> int:

@@ -76,14 +76,43 @@ def _not_subscriptable(batch: Any, name: Any) -> NoReturn:
     raise TypeError(f"{type(batch).__name__} has its columns in {fields}; write {example} of it, not [{name!r}]")
 
 
-class EdgeBatch:
+class _RowBatch:
+    """Base of batches of edges and of nodes."""
+
+    __slots__ = ("_data", "_read_graph", "_size")
+
+    def __init__(self, data: Columns, size: int, graph: Callable[[], Any]) -> None:
+        self._data, self._size, self._read_graph = data, size, graph
+
+    @property
+    def _graph(self) -> Any:
+        """The graph, or its slice ``g[etype]``, that the batch's ids are of. Not public, but code for DGL reads it."""
+        return self._read_graph()
+
+    @property
+    def data(self) -> Columns:
+        """Columns of the edges or nodes, each with a row for each of them."""
+        return self._data
+
+    def batch_size(self) -> int:
+        """Return the number of edges or nodes."""
+        return self._size
+
+    def __len__(self) -> int:
+        return self._size
+
+    __getitem__ = _not_subscriptable
+    __iter__ = None  # or Python would try batch[0], batch[1], ...
+
+
+class EdgeBatch(_RowBatch):
     """A batch of edges, given to message functions, ``apply_edges`` and ``filter_edges``.
 
     ``src['h']``, ``dst['h']`` and ``data['w']`` have shape (num_edges, *feat): row i belongs to the i-th edge of the
     batch. In ``group_apply_edges`` they have shape (num_groups, degree, *feat).
     """
 
-    __slots__ = ("_data", "_dst", "_ends", "_etype", "_read_graph", "_size", "_src")
+    __slots__ = ("_dst", "_ends", "_etype", "_src")
 
     if not TYPE_CHECKING:
         __getattr__ = hints.attributes_of("columns are in .src['{name}'], .dst['{name}'] and .data['{name}']")
@@ -98,28 +127,13 @@ class EdgeBatch:
         etype: tuple[str, str, str],
         graph: Callable[[], Any],
     ) -> None:
-        self._src = src
-        self._data = data
-        self._dst = dst
-        self._size = size
-        self._ends = ends
-        self._etype = etype
-        self._read_graph = graph
-
-    @property
-    def _graph(self) -> Any:
-        """The graph, or its slice ``g[etype]``, that ``edges()`` are ids of. Not public, but code for DGL reads it."""
-        return self._read_graph()
+        super().__init__(data, size, graph)
+        self._src, self._dst, self._ends, self._etype = src, dst, ends, etype
 
     @property
     def src(self) -> Columns:
         """Columns of the source nodes."""
         return self._src
-
-    @property
-    def data(self) -> Columns:
-        """Columns of the edges."""
-        return self._data
 
     @property
     def dst(self) -> Columns:
@@ -130,26 +144,16 @@ class EdgeBatch:
         """Return source ids, destination ids and edge ids, each of shape (num_edges,)."""
         return self._ends()
 
-    def batch_size(self) -> int:
-        """Return the number of edges."""
-        return self._size
-
-    def __len__(self) -> int:
-        return self._size
-
-    __getitem__ = _not_subscriptable
-    __iter__ = None  # or Python would try batch[0], batch[1], ...
-
     @property
     def canonical_etype(self) -> tuple[str, str, str]:
         """The (source type, edge type, destination type) of the edges."""
         return self._etype
 
 
-class NodeBatch:
+class NodeBatch(_RowBatch):
     """A batch of nodes, given to reduce functions, ``apply_nodes`` and ``filter_nodes``."""
 
-    __slots__ = ("_data", "_ids", "_mailbox", "_ntype", "_read_graph", "_size")
+    __slots__ = ("_ids", "_mailbox", "_ntype")
 
     if not TYPE_CHECKING:
         __getattr__ = hints.attributes_of("columns are in .data['{name}'] and messages in .mailbox['{name}']")
@@ -157,22 +161,8 @@ class NodeBatch:
     def __init__(
         self, data: Columns, mailbox: Columns, size: int, ids: Callable[[], Any], ntype: str, graph: Callable[[], Any]
     ) -> None:
-        self._data = data
-        self._mailbox = mailbox
-        self._size = size
-        self._ids = ids
-        self._ntype = ntype
-        self._read_graph = graph
-
-    @property
-    def _graph(self) -> Any:
-        """The graph, or its slice ``g[etype]``, that ``nodes()`` are ids of. Not public, but code for DGL reads it."""
-        return self._read_graph()
-
-    @property
-    def data(self) -> Columns:
-        """Columns of the nodes, of shape (num_nodes, *feat)."""
-        return self._data
+        super().__init__(data, size, graph)
+        self._mailbox, self._ids, self._ntype = mailbox, ids, ntype
 
     @property
     def mailbox(self) -> Columns:
@@ -186,16 +176,6 @@ class NodeBatch:
     def nodes(self) -> Tensor:
         """Return the node ids, of shape (num_nodes,)."""
         return self._ids()
-
-    def batch_size(self) -> int:
-        """Return the number of nodes."""
-        return self._size
-
-    def __len__(self) -> int:
-        return self._size
-
-    __getitem__ = _not_subscriptable
-    __iter__ = None  # or Python would try batch[0], batch[1], ...
 
     @property
     def ntype(self) -> str:

@@ -88,8 +88,16 @@ def test_without_torch_the_backend_is_numpy(empty_home):
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [("0", 0), ("2000000", 2_000_000), ("4G", 4 << 30), ("1.5g", 3 << 29), ("512MiB", 512 << 20), ("8 k", None)]
-    + [(bad, None) for bad in ("-1", "G", "lots", "4T", "1e9", "4GG", "٤G")],
+    [
+        ("0", 0),
+        ("2000000", 2_000_000),
+        ("4G", 4 << 30),
+        ("1.5g", 3 << 29),
+        ("512MiB", 512 << 20),
+        ("8 k", 8 << 10),
+        ("4T", 4 << 40),
+    ]
+    + [(bad, None) for bad in ("-1", "G", "lots", "1e9", "4GG", "٤G")],
 )
 def test_limit_of_the_memory_pool(monkeypatch, value, expected):
     monkeypatch.setenv("DGLITE_POOL", value)

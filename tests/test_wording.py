@@ -10,8 +10,7 @@ import io
 import re
 import tokenize
 from collections import Counter
-from collections.abc import Container, Iterator
-from functools import cache
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -59,16 +58,12 @@ PHRASES = {
 }
 """Clauses without a noun, with what users of torch, DGL and PyG say."""
 
-
-@cache
-def parsed(path: Path) -> ast.Module:
-    with no_collection():  # trees stay: each collection would look at all of them
-        return ast.parse(path.read_text(encoding="utf-8"))
+ANY_PHRASE = re.compile("|".join(f"(?:{phrase})" for phrase in PHRASES))
 
 
-def bindings(tree: ast.AST) -> Iterator[tuple[str, int, bool]]:
+def bindings(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, int, bool]]:
     """Yield each name that a module binds, its line, and whether it is a class."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id, node.lineno, False
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
@@ -81,18 +76,20 @@ def bindings(tree: ast.AST) -> Iterator[tuple[str, int, bool]]:
             yield node.name, node.lineno, False
 
 
-def sentences(source: str) -> Iterator[tuple[str, int]]:
-    """Yield the docstrings, texts and comments of a module, each with the line it begins in."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+def sentences(source: str, nodes: Sequence[ast.AST]) -> Iterator[tuple[str, int]]:
+    """Yield the docstrings, texts and comments of a module that may have a phrase, each with the line it begins in."""
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and ANY_PHRASE.search(node.value):
             yield node.value, node.lineno
+    if not any("#" in line and ANY_PHRASE.search(line) for line in source.splitlines()):
+        return  # tokens take longer than all else
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield token.string, token.start[0]
 
 
-def strange_names(tree: ast.AST, words: Container[str] = REASON_OF) -> Iterator[tuple[int, str]]:
-    for name, line, is_class in bindings(tree):
+def strange_names(nodes: Sequence[ast.AST], words: Container[str] = REASON_OF) -> Iterator[tuple[int, str]]:
+    for name, line, is_class in bindings(nodes):
         word = name.strip("_").lower()
         if is_class and word in CLASS_WORDS and words is REASON_OF:
             yield line, f"class {name}: two words, the second a noun"
@@ -100,8 +97,8 @@ def strange_names(tree: ast.AST, words: Container[str] = REASON_OF) -> Iterator[
             yield line, f"{name}: {REASON_OF[word]}"
 
 
-def strange_sentences(source: str) -> Iterator[tuple[int, str]]:
-    for text, line in sentences(source):
+def strange_sentences(source: str, nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
+    for text, line in sentences(source, nodes):
         for phrase, better in PHRASES.items():
             for match in re.finditer(phrase, text):
                 yield line + text.count("\n", 0, match.start()), f"{match[0]!r}: {better}"
@@ -109,7 +106,10 @@ def strange_sentences(source: str) -> Iterator[tuple[int, str]]:
 
 def findings(path: Path, words: Container[str] = REASON_OF) -> list[str]:
     """Return a line for each strange name and sentence of a module."""
-    lines = [*strange_names(parsed(path), words), *strange_sentences(path.read_text(encoding="utf-8"))]
+    source = path.read_text(encoding="utf-8")
+    with no_collection():  # while a tree grows, each collection would look at all of it
+        nodes = list(ast.walk(ast.parse(source)))
+        lines = [*strange_names(nodes, words), *strange_sentences(source, nodes)]
     return [f"{path.relative_to(ROOT)}:{line} {message}" for line, message in sorted(lines)]
 
 
@@ -147,17 +147,20 @@ class Way:
         for one in found:
             raise ValueError(f"{one} is none")
 '''
-    names = Counter(message.split(":")[0] for _, message in strange_names(ast.parse(source)))
+    nodes = list(ast.walk(ast.parse(source)))
+    names = Counter(message.split(":")[0] for _, message in strange_names(nodes))
     assert names == Counter({"class Way": 1, "of": 1, "given": 1, "found": 1, "_kept": 1, "one": 1})
-    assert [line for line, _ in sorted(strange_sentences(source))] == [3, 4, 6, 9]
+    assert [line for line, _ in sorted(strange_sentences(source, nodes))] == [3, 4, 6, 9]
 
 
 def table() -> str:
     """Return the number of strange names and sentences of each package that has any."""
     rows = []
     for package, paths in modules().items():
-        names = sum(1 for path in paths for _ in strange_names(parsed(path)))
-        texts = sum(1 for path in paths for _ in strange_sentences(path.read_text(encoding="utf-8")))
+        texts_of = [path.read_text(encoding="utf-8") for path in paths]
+        parsed = [(source, list(ast.walk(ast.parse(source)))) for source in texts_of]
+        names = sum(1 for _, nodes in parsed for _ in strange_names(nodes))
+        texts = sum(1 for source, nodes in parsed for _ in strange_sentences(source, nodes))
         if names or texts:
             rows.append((names, texts, package))
     rows.append((sum(row[0] for row in rows), sum(row[1] for row in rows), "all"))

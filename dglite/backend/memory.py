@@ -227,15 +227,15 @@ class Pool:
         used, requested = sum(block.size for block in in_use), sum(block.requested for block in in_use)
         again = 100 * (1 - self.new_blocks / self.allocations) if self.allocations else 0.0
         lines = [
-            f"in use      {_spelt(used):>12}, {_spelt(used - requested)} more than requested",
-            f"free        {_spelt(free):>12}",
-            f"most in use {_spelt(max(self.peak, used)):>12}",
-            f"limit       {_spelt(self.limit):>12}{'' if self.limit else ': no pool'}",
+            f"in use      {spelt_bytes(used):>12}, {spelt_bytes(used - requested)} more than requested",
+            f"free        {spelt_bytes(free):>12}",
+            f"most in use {spelt_bytes(max(self.peak, used)):>12}",
+            f"limit       {spelt_bytes(self.limit):>12}{'' if self.limit else ': no pool'}",
             f"allocations {self.allocations:>12}, {again:.1f}% of them from reused memory",
         ]
         counts = Counter(block.size for block in blocks)
         lines += [f"{'block':>12}{'blocks':>10}{'free':>8}"] if counts else []
-        lines += [f"{_spelt(size):>12}{counts[size]:>10}{waiting.get(size, 0):>8}" for size in sorted(counts)]
+        lines += [f"{spelt_bytes(size):>12}{counts[size]:>10}{waiting.get(size, 0):>8}" for size in sorted(counts)]
         return "\n".join(lines)
 
 
@@ -287,14 +287,15 @@ def with_room(make: Callable[[], Any], nbytes: int) -> Any:
     except (MemoryError, OSError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "memory" not in str(error):
             raise
+        more, used = spelt_bytes(nbytes), spelt_bytes(pool.bytes_in_use)
         raise MemoryError(
-            f"{_spelt(nbytes)} more are needed, and there is no memory for them ({error}). Results that are still used "
-            f"take {_spelt(pool.bytes_in_use)} of the memory pool, which has given back all that was free. Keep fewer "
-            "results, or train on batches: dglite.dataloading. dglite.memory_summary() shows what is held"
+            f"{more} more are needed, and there is no memory for them ({error}). Results that are still used take "
+            f"{used} of the memory pool, which has given back all that was free. Keep fewer results, or train on "
+            "batches: dglite.dataloading. dglite.memory_summary() shows what is held"
         ) from error
 
 
-def _spelt(nbytes: int) -> str:
+def spelt_bytes(nbytes: int) -> str:
     """Return a number of bytes for readers."""
     for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if nbytes >> shift:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections import defaultdict
+from collections import ChainMap, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from types import MappingProxyType
 from typing import Any
 
-import numpy as np
+from ..dataloading.collator import TypedItems as FlattenedDict
 
 __all__ = [
     "CtxCachedObject",
@@ -60,8 +60,10 @@ def recursive_apply(data: Any, fn: Callable[..., Any], *args: Any, **kwargs: Any
     if isinstance(data, Mapping):
         return {key: recursive_apply(x, fn, *args, **kwargs) for key, x in data.items()}
     if is_listlike(data):
-        kind = tuple if isinstance(data, tuple) else list
-        return kind(recursive_apply(x, fn, *args, **kwargs) for x in data)
+        parts = [recursive_apply(x, fn, *args, **kwargs) for x in data]
+        if hasattr(data, "_fields"):  # a named tuple
+            return type(data)(*parts)
+        return tuple(parts) if isinstance(data, tuple) else parts
     return fn(data, *args, **kwargs)
 
 
@@ -106,69 +108,12 @@ class LazyDict(Mapping[Any, Any]):
         return len(self._keys)
 
 
-class HybridDict(Mapping[Any, Any]):
-    """A view of several mappings as one; of those with a key, the first counts."""
-
-    def __init__(self, *dict_like_list: Mapping[Any, Any]) -> None:
-        self._parts = dict_like_list
-        self._keys = dict.fromkeys(key for part in dict_like_list for key in part)
-
-    def __getitem__(self, key: Any) -> Any:
-        for part in self._parts:
-            if key in part:
-                return part[key]
-        raise KeyError(key)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._keys)
-
-    def __len__(self) -> int:
-        return len(self._keys)
+def HybridDict(*dict_like_list: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """Return a view of several mappings as one; of those with a key, the first counts."""
+    return MappingProxyType(ChainMap(*dict_like_list))  # type: ignore[arg-type]  # which it does not change
 
 
-class ReadOnlyDict(Mapping[Any, Any]):
-    """A view of a mapping that cannot be written to."""
-
-    def __init__(self, dict_like: Mapping[Any, Any]) -> None:
-        self._mapping = dict_like
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._mapping[key]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._mapping)
-
-    def __len__(self) -> int:
-        return len(self._mapping)
-
-
-class FlattenedDict:
-    """A sequence of (key, item) for the items of each of a mapping's lists.
-
-    Examples
-    --------
-    >>> FlattenedDict({"a": [1, 3], "b": [2]})[2]
-    ('b', 2)
-    """
-
-    def __init__(self, groups: Mapping[Any, Any]) -> None:
-        self._groups = groups
-        self._keys = list(groups)
-        self._ends = list(accumulate(len(groups[key]) for key in self._keys))
-
-    def __len__(self) -> int:
-        return self._ends[-1] if self._ends else 0
-
-    def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        return ((key, item) for key, items in self._groups.items() for item in items)
-
-    def __getitem__(self, idx: int) -> tuple[Any, Any]:
-        if not 0 <= idx < len(self):
-            raise IndexError(f"item {idx} of {len(self)}")
-        group = int(np.searchsorted(self._ends, idx, side="right"))
-        key = self._keys[group]
-        items = self._groups[key]
-        return key, items[idx - self._ends[group] + len(items)]
+ReadOnlyDict = MappingProxyType
 
 
 def maybe_flatten_dict(data: Any) -> Any:
@@ -177,14 +122,8 @@ def maybe_flatten_dict(data: Any) -> Any:
 
 
 # -- remembered results ------------------------------------------------------------------------------------------------
-class CtxCachedObject:
-    """A function of a device that is called once for each."""
-
-    def __init__(self, generator: Callable[[Any], Any]) -> None:
-        self._cached = functools.cache(generator)
-
-    def __call__(self, ctx: Any) -> Any:
-        return self._cached(ctx)
+CtxCachedObject = functools.cache
+"""Of a function of a device: one that is called once for each."""
 
 
 def cached_member(cache: str, prefix: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

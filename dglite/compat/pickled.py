@@ -9,17 +9,14 @@ from ..classic import BatchedHeteroDGLGraph
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..io.dgl_states import FrameRefState as FrameRef
-from ..io.dgl_states import GraphIndexState as GraphIndex
-from ..io.dgl_states import HeteroGraphIndexState as HeteroGraphIndex
-from ..io.dgl_states import PickledIndexState as HeteroPickleStates
-from ..io.dgl_states import SparseMatrixState as SparseMatrix
-from ..io.dgl_states import graph_of, new_object
+from ..io.dgl_states import State, graph_of, new_object
 
 __all__ = ["BatchedDGLHeteroGraph", "DGLBlock", "DGLGraph", "DGLHeteroGraph", "DGLSubGraph"]
 __all__ += ["FrameRef", "GraphIndex", "HeteroGraphIndex", "HeteroPickleStates", "SparseMatrix", "create_graph_index"]
 __all__ += ["from_edge_list", "from_networkx", "from_scipy_sparse_matrix", "read_state"]
 
 _new_object = new_object
+GraphIndex = HeteroGraphIndex = HeteroPickleStates = SparseMatrix = State
 
 
 def read_state(state: Any) -> DGLGraph:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, final
 
 import numpy as np
@@ -29,27 +31,29 @@ class Collator(ABC):
 
 
 @final
-class _Pairs(Sequence[tuple[Any, Any]]):
-    """The ids of several types as a sequence of (type, id)."""
+class TypedItems(Sequence[tuple[Any, Any]]):
+    """A sequence of (type, item) for the items of each of a mapping's lists or tensors.
 
-    def __init__(self, ids: Mapping[Any, Any]) -> None:
-        self._ids, self._counts = ids, {key: len(part) for key, part in ids.items()}
+    Raises IndexError: there is no such item; negative numbers count none.
+    """
+
+    def __init__(self, groups: Mapping[Any, Any]) -> None:
+        self._groups = groups
+        self._ends = list(accumulate(len(items) for items in groups.values()))
 
     def __len__(self) -> int:
-        return sum(self._counts.values())
+        return self._ends[-1] if self._ends else 0
 
-    def __getitem__(self, position: Any) -> tuple[Any, Any]:
-        if not 0 <= position < len(self):
-            raise IndexError(f"item {position} of {len(self)}")
-        for key, count in self._counts.items():
-            if position < count:
-                return key, self._ids[key][position]
-            position -= count
-        raise AssertionError("the position is below the sum of all counts")
+    def __getitem__(self, idx: Any) -> tuple[Any, Any]:
+        if not 0 <= idx < len(self):
+            raise IndexError(f"item {idx} of {len(self)}")
+        group = bisect_right(self._ends, idx)
+        key, items = list(self._groups.items())[group]
+        return key, items[idx - self._ends[group] + len(items)]
 
 
 def _dataset(ids: Any) -> Any:
-    return _Pairs(ids) if isinstance(ids, Mapping) else ids
+    return TypedItems(ids) if isinstance(ids, Mapping) else ids
 
 
 def _joined(items: Sequence[Any]) -> Any:

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..backend.memory import spelt_bytes
+from ..config import available_memory
 from ..errors import DGLError
 from ..structure.ids import count_of
-from ..structure.sizes import bytes_of, free_memory
 from .loader import Loader
 from .schedule import scheduled_stores
 
@@ -37,7 +38,7 @@ class RunEstimate(NamedTuple):
         highest memory of this process during the steps, in bytes, without pages of mapped files, which the system may
         drop; None where the system does not tell.
     free
-        bytes that are free beside that.
+        bytes that are free beside that, None where the system does not tell.
     disk
         bytes that an epoch reads from disks, None where the system does not tell.
     """
@@ -49,12 +50,13 @@ class RunEstimate(NamedTuple):
     step: float
     seconds: float
     memory: int | None
-    free: int
+    free: int | None
     disk: int | None
 
     def __str__(self) -> str:
-        memory = "not known here" if self.memory is None else f"{bytes_of(self.memory)}, {bytes_of(self.free)} free"
-        disk = "not known here" if self.disk is None else f"{bytes_of(self.disk)} read in an epoch"
+        free = "" if self.free is None else f", {spelt_bytes(self.free)} free"
+        memory = "not known here" if self.memory is None else spelt_bytes(self.memory) + free
+        disk = "not known here" if self.disk is None else f"{spelt_bytes(self.disk)} read in an epoch"
         lines = [
             f"run        {self.epochs:,} epochs of {self.steps:,} steps, of which {self.measured:,} were measured",
             f"time       about {self.seconds:,.3g} s: {self.first:,.3g} to the first step, {self.step:,.3g} for each",
@@ -134,7 +136,7 @@ def estimate(
     total = planned * first + rate * (epochs * steps - planned)
     disk = None if read is None else (_disk_reads() or 0) - read
     return RunEstimate(
-        epochs, steps, count, first, rate, total, memory[0] if memory else None, free_memory(),
+        epochs, steps, count, first, rate, total, memory[0] if memory else None, available_memory(),
         None if disk is None else disk * steps // count,
     )  # fmt: skip
 

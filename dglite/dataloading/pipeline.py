@@ -88,8 +88,8 @@ class _Failed:
 class _Store:
     """The state shared by workers and consumer, without the iterator: dropping that ends the workers."""
 
-    def __init__(self, produce: Produce, first: int, count: int, ahead: int) -> None:
-        self.produce = produce
+    def __init__(self, produce: Produce, first: int, count: int, ahead: int, exchanges: bool) -> None:
+        self.produce, self.exchanges = produce, exchanges
         self.num_taken, self.claimed, self.count, self.ahead = first, first, count, ahead
         self.results: dict[int, Any] = {}
         self.closed = False
@@ -102,7 +102,8 @@ class _Store:
         with self.changed:
             while not self.closed and self.claimed < self.count and self.claimed - self.num_taken >= self.ahead:
                 self.changed.wait()
-            if self.closed or self.claimed >= self.count:
+            due = self.claimed - self.num_taken < self.ahead if self.exchanges else not self.closed
+            if self.claimed >= self.count or not due:
                 return None
             self.claimed += 1
             return self.claimed - 1
@@ -110,9 +111,8 @@ class _Store:
     def put(self, position: int, result: Any) -> None:
         """Leave a result; after one that failed no more work is begun."""
         with self.changed:
-            if self.closed:
-                return
-            self.results[position] = result
+            if not self.closed:
+                self.results[position] = result
             if isinstance(result, _Failed):
                 self.count = min(self.count, self.claimed)
             self.changed.notify_all()
@@ -120,15 +120,18 @@ class _Store:
     def get(self) -> Any:
         """Wait for the next result in order."""
         with self.changed:
-            while self.num_taken not in self.results:
+            position = self.num_taken
+            if self.exchanges:  # other ranks count on it, also where this wait is interrupted
+                self.num_taken += 1
+                self.changed.notify_all()
+            while position not in self.results:
                 self.changed.wait(_HEEDS_INTERRUPTS)
-            result = self.results.pop(self.num_taken)
-            self.num_taken += 1
+            self.num_taken = position + 1
             self.changed.notify_all()
-        return result
+            return self.results.pop(position)
 
     def close(self) -> None:
-        """Let every worker end after the result that it is making, which is dropped."""
+        """Let every worker end after the result that it is making, or the exchanges that are due; no result is kept."""
         with self.changed:
             self.closed = True
             self.results.clear()
@@ -164,11 +167,12 @@ _open: weakref.WeakSet[_Store] = weakref.WeakSet()
 @atexit.register
 def _close_all() -> None:
     """End workers before the interpreter goes: a thread that asks for it afterwards never returns."""
-    stores = list(_open)
-    for store in stores:
-        store.close()
-    for thread in [thread for store in stores for thread in store.threads]:
-        thread.join(_AT_EXIT)
+    for exchanges in (True, False):  # those of others first, which take results of the rest
+        stores = [store for store in list(_open) if store.exchanges == exchanges]
+        for store in stores:
+            store.close()
+        for thread in [thread for store in stores for thread in store.threads]:
+            thread.join(_AT_EXIT)
 
 
 @final
@@ -183,12 +187,16 @@ class Ordered:
         the most results in progress or waiting at a time.
     begin
         called in each thread with its number before the first result.
+    exchanges
+        each result is an exchange of all ranks, so there is one worker at most. After n calls of ``next`` it has made
+        the results up to n + ``ahead``, no more and no less, also where the iterator is closed: so ranks that have
+        called ``next`` as often have made the same exchanges.
 
     Notes
     -----
     An exception of ``produce`` is raised by ``next`` in its turn, with its own traceback (StopIteration as the cause of
     a RuntimeError); after it, and after the last result, the iterator is closed. Dropping the iterator closes it. While
-    it is open, the trainer keeps its threads less one for each worker.
+    it is open, the trainer keeps its threads less one for each worker, unless that mostly waits for exchanges.
     """
 
     def __init__(
@@ -199,11 +207,12 @@ class Ordered:
         workers: int,
         ahead: int,
         begin: Callable[[int], None] | None = None,
+        exchanges: bool = False,
     ) -> None:
-        self._store: _Store | None = _Store(produce, first, count, ahead)
-        self._workers = min(workers, count - first)
-        if self._workers <= 0:
-            self._workers = 0
+        self._store: _Store | None = _Store(produce, first, count, ahead, exchanges)
+        self._workers, self._threads = max(min(workers, count - first), 0), self._store.threads
+        self._exchanges = exchanges
+        if not self._workers:
             return
         store, ready = self._store, threading.Barrier(self._workers + 1)
         for number in range(self._workers):
@@ -225,7 +234,8 @@ class Ordered:
             raise
         _open.add(store)
         # After the workers have set theirs to 1: torch also remembers the number that was set last, by any thread.
-        _cores.reserve(self._workers)
+        if not exchanges:
+            _cores.reserve(self._workers)
 
     def __iter__(self) -> Ordered:
         return self
@@ -236,7 +246,7 @@ class Ordered:
             raise StopIteration
         try:
             if store.num_taken >= store.count:
-                self._finish(store)
+                self._join()  # threads that have nothing left to do
                 raise StopIteration
             if not self._workers:
                 result = call_in_next(store.produce, store.num_taken)
@@ -246,24 +256,27 @@ class Ordered:
             if isinstance(result, _Failed):
                 raise result.error
         except BaseException:
-            self.close()
+            self._stop()
             raise
         return result
 
-    def _finish(self, store: _Store) -> None:
-        """Wait for the threads, which have nothing left to do."""
-        self.close()
-        for thread in store.threads:
+    def close(self) -> None:
+        """End the workers, each after the result that it is making; nothing more comes. Wait for exchanges to end."""
+        self._stop()
+        if self._exchanges:
+            self._join()
+
+    def _join(self) -> None:
+        for thread in self._threads:
             thread.join()
 
-    def close(self) -> None:
-        """End the workers, each after the result that it is making; nothing more comes."""
+    def _stop(self) -> None:
         store, self._store = self._store, None
         if store is None:
             return
         store.close()
-        if self._workers:
+        if self._workers and not store.exchanges:
             _cores.release(self._workers)
 
     def __del__(self) -> None:
-        self.close()
+        self._stop()

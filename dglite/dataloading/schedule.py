@@ -15,11 +15,12 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from ..backend import Tensor, active
+from ..backend.memory import spelt_bytes
 from ..errors import DGLError
 from ..locks import new_lock
 from ..structure.distinct import distinct, numbered
 from ..structure.ids import as_ids, count_of
-from ..structure.sizes import bytes_of, memory_limit
+from ..structure.sizes import memory_limit
 from .base import Sampler, recorded_requests
 from .belady import Reads, planned_reads
 from .features import FeatureStore, TensorFeatures, gather_into, target_of
@@ -149,7 +150,7 @@ class ScheduledFeatures:
         if self.capacity < 0 or self.memory < _PLANNING * total:
             needed = max(_KEPT * total + waiting, _PLANNING * total)
             raise DGLError(
-                f"memory={bytes_of(self.memory)} is too little: {needed:,} bytes are needed, {waiting:,} of "
+                f"memory={spelt_bytes(self.memory)} is too little: {needed:,} bytes are needed, {waiting:,} of "
                 f"them for {in_flight} batches of up to {most:,} rows that are made or wait, the others for the plan "
                 f"of {total:,} rows; raise memory, or lower batch_size, num_workers, or the batches that are planned "
                 "together, batches="

@@ -230,6 +230,3 @@ class Alone(Collectives):
     def gather_objects(self, step: str, value: Any) -> list[Any]:
         """Return this rank's value alone."""
         return [value]
-
-    def close(self) -> None:
-        """Do nothing: there is no group."""

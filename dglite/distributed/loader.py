@@ -26,7 +26,6 @@ from .batch_features import without_features
 from .collectives import Alone, Collectives
 from .fetch import PartitionedRows, fetch
 from .graph import DistGraph
-from .prefetch import Ahead
 from .sampling import PartSampler, sampler_of_nodes
 from .scheduled import EpochSchedule, ScheduledRows, Source
 
@@ -70,13 +69,30 @@ class _DistLoader(Resumable):
         self.batch_size, self.num_workers, self._ahead = together(
             step, lambda: [check_count(count, name, least) for name, count, least in counts]
         )
+        self._set_sampler(step, sampler)
+        self._set_items(step, kind, indices)
+        seed = together(step, lambda: seed_from(generator))
+        self._seed = self.exchange.gather_objects(step, seed)[0]
+        self._next = Progress(0, 0)
+        self._now = None
+        self._count = self._num_batches()
+        self._buffers = Buffers()
+        self._running: Ordered | None = None
+        self._scheduled_rows: dict[ScheduledFeatures, ScheduledRows] = {}
+
+    def _set_sampler(self, step: str, sampler: Any) -> None:
+        """Keep a sampler, without the features that it prefetches: they come from all ranks."""
+        g, together = self.graph, self.exchange.together
         self._features, self.graph_sampler = together(step, lambda: without_features(g, sampler))
         self._part_sampler = together(
             step, lambda: None if g.partitioned is None else PartSampler(g, self.graph_sampler)
         )
         if g.partitioned is None:
             self._read_weights(getattr(sampler_of_nodes(self.graph_sampler), "prob", None))
-        self._items = together(step, lambda: self._checked(kind, indices))
+
+    def _set_items(self, step: str, kind: str, indices: Any) -> None:
+        """Keep the nodes or edges that batches are made of, when all ranks agree on what they are given."""
+        self._items = self.exchange.together(step, lambda: self._checked(kind, indices))
         if self.shared and not self.exchange.collective:
             raise DGLError("shared batches need reads='collective': with one-sided reads each rank has its own batches")
         about = None if self._part_sampler is None else self._part_sampler.about()
@@ -86,15 +102,7 @@ class _DistLoader(Resumable):
             self._items = self._in_original_order(kind, indices)
         of_nodes = sampler_of_nodes(self.graph_sampler)
         if isinstance(of_nodes, LaborSampler):
-            of_nodes.named = g.original_sources()
-        seed = together(step, lambda: seed_from(generator))
-        self._seed = self.exchange.gather_objects(step, seed)[0]
-        self._next = Progress(0, 0)
-        self._now = None
-        self._count = self._num_batches()
-        self._buffers = Buffers()
-        self._running: Ahead | None = None
-        self._scheduled_rows: dict[ScheduledFeatures, ScheduledRows] = {}
+            of_nodes.named = self.graph.original_sources()
 
     def _read_weights(self, name: str | None) -> None:
         """Give the replicated structure the weights that edges are drawn by: a feature of the graph, of all ranks."""
@@ -219,7 +227,8 @@ class _DistLoader(Resumable):
             2 + ahead,
             self._scheduled_rows,
         )
-        self._running = Ahead(lambda _: self._with_features(sampled, schedule), progress.position, self._count, ahead)
+        span = progress.position, self._count, min(ahead, 1), ahead
+        self._running = Ordered(lambda _: self._with_features(sampled, schedule), *span, exchanges=True)
         self._now, self._next = progress, Progress(progress.epoch + 1, 0)
         return Epoch(self._running, progress, lambda batch: None)
 

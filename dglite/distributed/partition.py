@@ -97,21 +97,35 @@ def partition_graph(
     save_graphs(folder / names.graph, new.graph, formats="csc")
     steps = progress(range(num_parts), "write parts", "part")
     sizes = [_write_part(g, new, part, hops, folder, names.parts[part]) for part in steps]
-    config = PartConfig(
+    method = part_method if isinstance(part_method, str) else "given"
+    config = _config_of(g, new, graph_name, method, hops, sizes, folder)
+    config.write(folder / f"{graph_name}.json")
+    print(config.table())
+    return _mapping(g, new) if return_mapping else None
+
+
+def _config_of(
+    g: DGLGraph, new: _Renumbered, graph_name: str, method: str, hops: int, sizes: list[dict[str, int]], folder: Path
+) -> PartConfig:
+    """Return what the JSON file of the written parts, of ``sizes``, says."""
+    return PartConfig(
         graph_name,
-        part_method if isinstance(part_method, str) else "given",
+        method,
         hops,
         str(g.numpy_idtype),
         {ntype: bounds.tolist() for ntype, bounds in zip(g.ntypes, new.node_bounds, strict=True)},
         {etype: bounds.tolist() for etype, bounds in zip(g.canonical_etypes, new.edge_bounds, strict=True)},
         feature_names(g),
         sizes,
-        {name: [(folder / name).stat().st_size, sha256_of(folder / name)] for name in names.all()},
+        {
+            name: [(folder / name).stat().st_size, sha256_of(folder / name)]
+            for name in part_files(graph_name, len(sizes)).all()
+        },
     )
-    config.write(folder / f"{graph_name}.json")
-    print(config.table())
-    if not return_mapping:
-        return None
+
+
+def _mapping(g: DGLGraph, new: _Renumbered) -> Any:
+    """Return the old id of each new node and edge: two tensors, or two dictionaries by type."""
     nodes = {ntype: active.from_numpy(ids) for ntype, ids in zip(g.ntypes, new.old_nodes, strict=True)}
     edges = {etype: active.from_numpy(ids) for etype, ids in zip(g.canonical_etypes, new.old_edges, strict=True)}
     if g.is_homogeneous:

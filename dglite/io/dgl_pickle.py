@@ -88,27 +88,25 @@ _GRAPHS = {
     "dgl.batched_heterograph": "BatchedDGLHeteroGraph",
     "dgl._deprecate.graph": "DGLGraph",
 }
-_FRAMES = {
-    "Frame": states.FrameState,
+_STATES = {
+    "dgl.heterograph_index": "HeteroGraphIndex HeteroPickleStates",
+    "dgl.graph_index": "GraphIndex",
+    "dgl.ndarray": "SparseMatrix",
+    "dgl.frame": "Frame Column FrameRef Scheme",
+    "dgl._deprecate.frame": "Frame Column FrameRef Scheme",
+    "dgl.graphbolt.impl.fused_csc_sampling_graph": "FusedCSCSamplingGraph",
+    "torch": "ScriptObject",
+    "dgl.utils": "Index",
+    "dgl.utils.internal": "Index",
+    "dgl.utils.data": "Index",
+}
+_OF_CLASS: dict[str, type] = {
     "FrameRef": states.FrameRefState,
-    "Column": states.ColumnState,
+    "FusedCSCSamplingGraph": states.FusedGraphState,
+    "Index": states.IndexState,
     "Scheme": states.SchemeState,
 }
-_STATES: dict[str, dict[str, type]] = {
-    "dgl.heterograph_index": {
-        "HeteroGraphIndex": states.HeteroGraphIndexState,
-        "HeteroPickleStates": states.PickledIndexState,
-    },
-    "dgl.graph_index": {"GraphIndex": states.GraphIndexState},
-    "dgl.ndarray": {"SparseMatrix": states.SparseMatrixState},
-    "dgl.frame": _FRAMES,
-    "dgl._deprecate.frame": _FRAMES,
-    "dgl.graphbolt.impl.fused_csc_sampling_graph": {"FusedCSCSamplingGraph": states.FusedGraphState},
-    "torch": {"ScriptObject": states.ScriptObjectState},
-    "dgl.utils": {"Index": states.IndexState},
-    "dgl.utils.internal": {"Index": states.IndexState},
-    "dgl.utils.data": {"Index": states.IndexState},
-}
+"""Classes of DGL whose states are read in ways of their own; others are a :class:`~.dgl_states.State`."""
 _INITIALIZERS = "zero_initializer base_initializer"
 _BUILTINS = "set frozenset slice complex range list dict tuple int float bool str"
 
@@ -131,7 +129,7 @@ def _admitted() -> dict[tuple[str, str], Any]:
         names |= {(module, name): __builtins__[name] for name in _BUILTINS.split()}  # type: ignore[index]
         names |= {(module, name): _bytes for name in ("bytes", "bytearray")}
     for module, classes in _STATES.items():
-        names |= {(module, name): kind for name, kind in classes.items()}
+        names |= {(module, name): _OF_CLASS.get(name, states.State) for name in classes.split()}
     names |= {("dgl.init", name): _initializer for name in _INITIALIZERS.split()}
     for name in ("_reconstruct", "scalar"):
         function = getattr(np._core.multiarray, name)  # type: ignore[attr-defined]

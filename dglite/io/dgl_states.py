@@ -37,7 +37,7 @@ _COO, _CSR, _CSC = (1,), (2,), (3, 4)
 
 
 class State:
-    """An object of DGL's: the state that its pickle gives."""
+    """An object of DGL's, of whatever class: the state that its pickle gives."""
 
     content: Any = None
 
@@ -45,40 +45,12 @@ class State:
         self.content = state
 
 
-class HeteroGraphIndexState(State):
-    """The structure of a graph."""
-
-
-class PickledIndexState(State):
-    """The state of a :class:`HeteroGraphIndex`."""
-
-
-class GraphIndexState(State):
-    """The structure of a graph of one type, also of the graph of types."""
-
-
-class SparseMatrixState(State):
-    """A relation: (format, rows, columns, arrays, flags)."""
-
-
 class IndexState(State):
     """Ids: a slice or a tensor."""
 
 
-class FrameState(State):
-    """Features by name."""
-
-
 class FrameRefState(State):
     """Rows of a frame."""
-
-
-class ColumnState(State):
-    """One feature: a tensor, or rows of one."""
-
-
-class ScriptObjectState(State):
-    """An object of a C++ class of torch's: its state, and the name of the class."""
 
 
 class FusedGraphState(State):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from .. import hints
 from ..arguments import UNPLANNED, explain_constructors, misfitting, require_bound
-from ..backend import framework
+from ..backend import active, framework
 from ..errors import DGLError
 from ..ops import core
 from ..structure.adjacency import Adjacency
@@ -107,6 +107,23 @@ def _explain_module(layer: Any, error: RuntimeError) -> None:
         f"{type(layer).__name__}: its module {names[id(module)]}, {module!r:.120}, failed for an input of shape "
         f"{shape}{hint} ({error!s:.120})"
     ) from error
+
+
+def require_torch(layer: Any) -> None:
+    """Raise ``DGLError`` unless torch is the active backend, for a layer that is made of what only torch has."""
+    if active.name != "torch":
+        raise DGLError(
+            f"{type(layer).__name__} needs torch, but the backend is {active.name}; set DGLITE_BACKEND=torch before "
+            "dglite is imported"
+        )
+
+
+class TorchLayer(Layer):
+    """A layer that is made of what only torch has: ``DGLError`` where another backend is active."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        require_torch(self)
 
 
 class InEdgesRequired(Layer):

@@ -10,6 +10,7 @@ from ..backend import Tensor, framework
 from ..errors import DGLError
 from ..io.shared_arrays import call_once_and_share
 from . import functional
+from .base import require_torch
 
 
 @explain_constructors
@@ -58,7 +59,7 @@ class NodeEmbedding:
         device: Any = None,
         partition: Any = None,
     ) -> None:
-        functional.require_torch(self)
+        require_torch(self)
         functional.require_sizes(self, num_embeddings=num_embeddings, embedding_dim=embedding_dim)
         group = framework.distributed
         ranks = group.get_world_size() if group.is_available() and group.is_initialized() else 0

@@ -164,19 +164,8 @@ def deferred_in(values: Sequence[Any]) -> Iterator[Deferred]:
             yield from deferred_in(value)
 
 
-_ARITHMETIC = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "truediv": operator.truediv,
-    "pow": operator.pow,
-    "matmul": operator.matmul,
-    "floordiv": operator.floordiv,
-    "mod": operator.mod,
-    "and": operator.and_,
-    "or": operator.or_,
-    "xor": operator.xor,
-}
+_ARITHMETIC = {name: getattr(operator, name) for name in "add sub mul truediv pow matmul floordiv mod xor".split()}
+_ARITHMETIC |= {"and": operator.and_, "or": operator.or_}
 _COMPARISONS = {name: getattr(operator, name) for name in ("gt", "ge", "lt", "le", "eq", "ne")}
 _UNARY = {"neg": operator.neg, "pos": operator.pos, "abs": operator.abs, "invert": operator.invert}
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arguments import explained
 from ..errors import DGLError
-from ..frame import EID, NID
+from ..frame import EID
 from ..graph import DGLGraph
 from ..graph.attached import attach
 from ..graph.storage import require_graph
@@ -57,51 +57,24 @@ def sample_neighbors_fused(
         raise DGLError("sample_neighbors_fused: the graph is a block already")
     gpu = device_on(g.device)
     if not is_inward(edge_dir):
-        return _by_way_of_a_graph(g, nodes, fanout, edge_dir, prob, replace, copy_ndata, copy_edata, exclude_edges)
-    if isinstance(gpu, Gpu):
+        frontier = sample_neighbors(g, nodes, fanout, edge_dir, prob, replace, exclude_edges=exclude_edges)
+        block = to_block(frontier, _reached(frontier, nodes))
+        for i in range(len(block.adjacencies)):
+            block.edge_frame_at(i)[EID] = frontier.edge_frame_at(i)[EID]
+    elif isinstance(gpu, Gpu):
         excluded, fanouts = excluded_there(g, exclude_edges), fanouts_of(g, fanout)
         draw = draw_on(g, gpu, True, fanouts, replace, draw_key(), prob, excluded)
-        (block,) = sample_layers_on_gpu(g, gpu, nodes, [draw], copy_edata)
-        if not copy_ndata:
-            block.node_frames = [None] * len(block.node_frames)
-        return block
-    sets, ends = seed_sets(g, nodes, True), g.type_graph.ends
-    picks = choose(g, [sets.get(dst_set) for _, dst_set in ends], fanout, True, prob, replace, exclude_edges)
-    rows = [None if edges.indptr is None else (edges.indptr, edges.src) for edges in picks]
-    block, _ = block_of_rows(g, [sets.get(i, _NO_IDS) for i in range(len(g.node_counts))], rows)
+        (block,) = sample_layers_on_gpu(g, gpu, nodes, [draw])
+    else:
+        sets, ends = seed_sets(g, nodes, True), g.type_graph.ends
+        picks = choose(g, [sets.get(dst_set) for _, dst_set in ends], fanout, True, prob, replace, exclude_edges)
+        rows = [None if edges.indptr is None else (edges.indptr, edges.src) for edges in picks]
+        block, _ = block_of_rows(g, [sets.get(i, _NO_IDS) for i in range(len(g.node_counts))], rows)
+        block.edge_frames = [edge_frame(g, block, i, edges.edge_ids) for i, edges in enumerate(picks)]
     if not copy_ndata:
         block.node_frames = [None] * len(block.node_frames)
-    if copy_edata:
-        block.edge_frames = [edge_frame(g, block, i, edges.edge_ids) for i, edges in enumerate(picks)]
-    return block
-
-
-def _by_way_of_a_graph(
-    g: DGLGraph,
-    nodes: Any,
-    fanout: Any,
-    edge_dir: str,
-    prob: Any,
-    replace: bool,
-    copy_ndata: bool,
-    copy_edata: bool,
-    exclude_edges: Any,
-) -> DGLGraph:
-    """Return the block of a sampled graph: for out-edges of the seeds."""
-    frontier = sample_neighbors(
-        g, nodes, fanout, edge_dir, prob, replace, copy_ndata, True, exclude_edges=exclude_edges
-    )
-    edge_ids = [frontier.edge_frame_at(index)[EID] for index in range(len(frontier.adjacencies))]
-    block = to_block(frontier, nodes if edge_dir == "in" else _reached(frontier, nodes))
-    for index, ids in enumerate(edge_ids):
-        frame = block.edge_frame_at(index)
-        if not copy_edata:
-            frame.clear()
-        else:
-            frame[EID] = ids
-    if not copy_ndata:
-        for index in range(len(block.node_counts)):
-            del block.node_frame_at(index)[NID]
+    if not copy_edata:
+        block.edge_frames = [None] * len(block.edge_frames)
     return block
 
 

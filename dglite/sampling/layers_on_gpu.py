@@ -53,24 +53,16 @@ class _Nodes:
         return memory if active.is_tensor(memory) else gpu.tensor(memory, self.count(numbers), self.ids.dtype)
 
 
-def sample_layers_on_gpu(
-    g: DGLGraph, gpu: Gpu, nodes: Any, draws: Iterable[Draw], copy_edata: bool = True
-) -> list[DGLGraph]:
+def sample_layers_on_gpu(g: DGLGraph, gpu: Gpu, nodes: Any, draws: Iterable[Draw]) -> list[DGLGraph]:
     """Return the blocks of the in-edges that are drawn, last layer first, which ``draws`` begins with.
 
     The nodes of a layer are the first nodes of the next one, whatever their number: the host waits once for all.
-    ``copy_edata``: with the edges' features and ids.
     """
-    return blocks_on_gpu(g, gpu, seed_tensors(g, nodes, True), draws, copy_edata)
+    return blocks_on_gpu(g, gpu, seed_tensors(g, nodes, True), draws)
 
 
 def blocks_on_gpu(
-    g: DGLGraph,
-    gpu: Gpu,
-    sets: dict[int, Any],
-    draws: Iterable[Draw],
-    copy_edata: bool = True,
-    versions: Versions | None = None,
+    g: DGLGraph, gpu: Gpu, sets: dict[int, Any], draws: Iterable[Draw], versions: Versions | None = None
 ) -> list[DGLGraph]:
     """Return what :func:`sample_layers_on_gpu` does for seeds by node set, which are nodes at times with ``versions``.
 
@@ -87,7 +79,7 @@ def blocks_on_gpu(
         current = layers[-1].sources
     numbers = sizes.read()
     check_draws(g, sets, numbers, [layer.edges for layer in layers])
-    return [_block(g, gpu, layer, numbers, copy_edata, versions) for layer in layers]
+    return [_block(g, gpu, layer, numbers, versions) for layer in layers]
 
 
 def _draw_layer(
@@ -125,9 +117,7 @@ def _draw_layer(
     return _Layer(by_relation, numbers, sources, nodes)
 
 
-def _block(
-    g: DGLGraph, gpu: Gpu, layer: _Layer, numbers: list[int], copy_edata: bool, versions: Versions | None
-) -> DGLGraph:
+def _block(g: DGLGraph, gpu: Gpu, layer: _Layer, numbers: list[int], versions: Versions | None) -> DGLGraph:
     """Return the block of a layer, when the sizes are there."""
     arrays, dtype = g.id_arrays, str(index_dtype_of(g)) if versions is None else "int64"
     num_dst = [nodes.count(numbers) for nodes in layer.num_dst]
@@ -150,10 +140,9 @@ def _block(
     if versions is not None:
         for i, ids in enumerate([*src_ids, *(x[:n] for x, n in zip(src_ids, num_dst, strict=True))]):
             block.node_frame_at(i)[TIME] = versions.levels[ids % versions.count]
-    if copy_edata:
-        frames = [edge_frame(g, block, i, ids) for i, ids in enumerate(edge_ids)]
-        for frame, edges, ids in zip(frames, layer.edges, edge_ids, strict=True):
-            if edges is not None and edges.picks.weights is not None:
-                frame["edge_weights"] = gpu.tensor(edges.picks.weights, len(ids), "float32")
-        block.edge_frames = frames
+    frames = [edge_frame(g, block, i, ids) for i, ids in enumerate(edge_ids)]
+    for frame, edges, ids in zip(frames, layer.edges, edge_ids, strict=True):
+        if edges is not None and edges.picks.weights is not None:
+            frame["edge_weights"] = gpu.tensor(edges.picks.weights, len(ids), "float32")
+    block.edge_frames = frames
     return block

@@ -82,7 +82,7 @@ def sample_blocks_at_on_gpu(
     excluded = excluded_there(g, exclude_edges)
     rule = _Rule(dates, versions, is_float, weights, excluded, replace, latest, edge_time)
     draws = (_draw(g, gpu, fanouts_of(g, fanout), draw_key(), rule) for fanout in reversed(fanouts))
-    return blocks_on_gpu(g, gpu, keys, draws, True, versions)[::-1]
+    return blocks_on_gpu(g, gpu, keys, draws, versions)[::-1]
 
 
 def _draw(g: DGLGraph, gpu: Gpu, fanouts: list[int], key: int, rule: _Rule) -> Draw:

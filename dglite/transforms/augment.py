@@ -10,55 +10,45 @@ from ..backend import Tensor, active, framework
 from ..errors import DGLError
 from ..frame import Frame
 from ..graph import DGLGraph
-from ..graph.storage import require_graph
 from ..random import generator
 from ..structure.ids import LARGEST_COUNT, count_of, number_of
-from .module import BaseTransform
+from .module import ChangingTransform
 
 
-class NodeShuffle(BaseTransform):
+class NodeShuffle(ChangingTransform):
     """Permutes the features of the nodes of each type at random, all features alike; edges stay."""
 
-    def __call__(self, g: DGLGraph) -> DGLGraph:
-        require_graph(g)
-        result = g.clone()
-        for index, frame in enumerate(g.node_frames):
+    def change(self, result: DGLGraph) -> None:
+        for index, frame in enumerate(result.node_frames):
             if frame:
-                result.node_frames[index] = frame.take(generator().permutation(g.node_counts[index]))
-        return result
+                result.node_frames[index] = frame.take(generator().permutation(result.node_counts[index]))
 
 
-class DropNode(BaseTransform):
+class DropNode(ChangingTransform):
     """Drops each node, and the edges at it, with probability ``p``. You et al., Graph Contrastive Learning (2020)."""
 
     def __init__(self, p: float = 0.5) -> None:
         self.p = number_of(p, "a probability", 0, 1)
 
-    def __call__(self, g: DGLGraph) -> DGLGraph:
-        require_graph(g)
-        result = g.clone()
+    def change(self, result: DGLGraph) -> None:
         if self.p:
-            for ntype, count in zip(g.ntypes, g.node_counts, strict=True):
+            for ntype, count in zip(result.ntypes, result.node_counts, strict=True):
                 result.remove_nodes(np.flatnonzero(generator().random(count) < self.p), ntype)
-        return result
 
 
-class DropEdge(BaseTransform):
+class DropEdge(ChangingTransform):
     """Drops each edge with probability ``p``. Rong et al., DropEdge (2020)."""
 
     def __init__(self, p: float = 0.5) -> None:
         self.p = number_of(p, "a probability", 0, 1)
 
-    def __call__(self, g: DGLGraph) -> DGLGraph:
-        require_graph(g)
-        result = g.clone()
+    def change(self, result: DGLGraph) -> None:
         if self.p:
-            for etype, adjacency in zip(g.canonical_etypes, g.adjacencies, strict=True):
+            for etype, adjacency in zip(result.canonical_etypes, result.adjacencies, strict=True):
                 result.remove_edges(np.flatnonzero(generator().random(adjacency.num_edges) < self.p), etype)
-        return result
 
 
-class AddEdge(BaseTransform):
+class AddEdge(ChangingTransform):
     """Adds ``ratio`` times as many edges as there are, of each type, between nodes drawn uniformly.
 
     Their features get the initializer's values. You et al., Graph Contrastive Learning (2020).
@@ -67,18 +57,15 @@ class AddEdge(BaseTransform):
     def __init__(self, ratio: float = 0.2) -> None:
         self.ratio = number_of(ratio, "ratio", 0, LARGEST_COUNT)
 
-    def __call__(self, g: DGLGraph) -> DGLGraph:
-        require_graph(g)
-        result = g.clone()
-        for etype, adjacency in zip(g.canonical_etypes, g.adjacencies, strict=True):
+    def change(self, result: DGLGraph) -> None:
+        for etype, adjacency in zip(result.canonical_etypes, result.adjacencies, strict=True):
             count = count_of(int(adjacency.num_edges * self.ratio), "the number of edges that are added")
             if count:
                 src = generator().integers(adjacency.num_src, size=count)
                 result.add_edges(src, generator().integers(adjacency.num_dst, size=count), etype=etype)
-        return result
 
 
-class FeatMask(BaseTransform):
+class FeatMask(ChangingTransform):
     """Sets columns of features to 0, each with probability ``p``. You et al., Graph Contrastive Learning (2020).
 
     ``node_feat_names`` and ``edge_feat_names`` name the features, (rows, ..., columns), or (rows,), one column; none by
@@ -91,12 +78,9 @@ class FeatMask(BaseTransform):
         self.p = number_of(p, "a probability", 0, 1)
         self.node_feat_names, self.edge_feat_names = node_feat_names, edge_feat_names
 
-    def __call__(self, g: DGLGraph) -> DGLGraph:
-        require_graph(g)
-        result = g.clone()
+    def change(self, result: DGLGraph) -> None:
         for frame, name in _named(result, self.node_feat_names, self.edge_feat_names):
             frame[name] = self._masked(frame[name])
-        return result
 
     def _masked(self, x: Tensor) -> Tensor:
         shape = active.shape(x)
@@ -104,7 +88,7 @@ class FeatMask(BaseTransform):
         return x * active.astype(keep, active.dtype(x))
 
 
-class RowFeatNormalizer(BaseTransform):
+class RowFeatNormalizer(ChangingTransform):
     """Divides each row of a feature by its sum, where that is more than 1. DGL leaves the other rows as they are, too.
 
     A row of a feature (rows,) is one number. With ``subtract_min`` the least value of the whole feature is subtracted
@@ -121,12 +105,9 @@ class RowFeatNormalizer(BaseTransform):
         self.subtract_min = subtract_min
         self.node_feat_names, self.edge_feat_names = node_feat_names, edge_feat_names
 
-    def __call__(self, g: DGLGraph) -> DGLGraph:
-        require_graph(g)
-        result = g.clone()
+    def change(self, result: DGLGraph) -> None:
         for frame, name in _named(result, self.node_feat_names, self.edge_feat_names):
             frame[name] = self._normalized(frame[name])
-        return result
 
     def _normalized(self, x: Tensor) -> Tensor:
         if self.subtract_min and 0 not in active.shape(x):

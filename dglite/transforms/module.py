@@ -45,6 +45,20 @@ class BaseTransform(ABC):
         return f"{type(self).__name__}()"
 
 
+class ChangingTransform(BaseTransform):
+    """Base of transforms that change a copy of the graph."""
+
+    def __call__(self, g: DGLGraph) -> DGLGraph:
+        require_graph(g)
+        result = g.clone()
+        self.change(result)
+        return result
+
+    @abstractmethod
+    def change(self, result: DGLGraph) -> None:
+        """Change the copy."""
+
+
 class Compose(BaseTransform):
     """Applies several transforms, the first in the list first."""
 
@@ -216,19 +230,17 @@ class ToLevi(BaseTransform):
 
 
 # -- positional encodings ----------------------------------------------------------------------------------------
-class RandomWalkPE(BaseTransform):
+class RandomWalkPE(ChangingTransform):
     """Writes :func:`dglite.random_walk_pe` to the node feature ``feat_name``."""
 
     def __init__(self, k: int, feat_name: str = "PE", eweight_name: str | None = None) -> None:
         self.k, self.feat_name, self.eweight_name = k, feat_name, eweight_name
 
-    def __call__(self, g: DGLGraph) -> DGLGraph:
-        result = g.clone()
-        result.ndata[self.feat_name] = spectral.random_walk_pe(g, self.k, self.eweight_name)
-        return result
+    def change(self, result: DGLGraph) -> None:
+        result.ndata[self.feat_name] = spectral.random_walk_pe(result, self.k, self.eweight_name)
 
 
-class LapPE(BaseTransform):
+class LapPE(ChangingTransform):
     """Writes :func:`dglite.lap_pe` to the node feature ``feat_name``.
 
     With ``eigval_name`` that node feature gets the eigenvalues, the same for every node.
@@ -237,31 +249,27 @@ class LapPE(BaseTransform):
     def __init__(self, k: int, feat_name: str = "PE", eigval_name: str | None = None, padding: bool = False) -> None:
         self.k, self.feat_name, self.eigval_name, self.padding = k, feat_name, eigval_name, padding
 
-    def __call__(self, g: DGLGraph) -> DGLGraph:
-        result = g.clone()
-        vectors, values = spectral.lap_pe(g, self.k, self.padding, return_eigval=True)
+    def change(self, result: DGLGraph) -> None:
+        vectors, values = spectral.lap_pe(result, self.k, self.padding, return_eigval=True)
         result.ndata[self.feat_name] = vectors
         if self.eigval_name is not None:
             result.ndata[self.eigval_name] = active.take(
-                active.reshape(values, (1, self.k)), np.zeros(g.num_nodes(), np.int64)
+                active.reshape(values, (1, self.k)), np.zeros(result.num_nodes(), np.int64)
             )
-        return result
 
 
 LaplacianPE = LapPE
 """An older name of :class:`LapPE`."""
 
 
-class SVDPE(BaseTransform):
+class SVDPE(ChangingTransform):
     """Writes :func:`dglite.svd_pe` to the node feature ``feat_name``."""
 
     def __init__(self, k: int, feat_name: str = "svd_pe", padding: bool = False, random_flip: bool = True) -> None:
         self.k, self.feat_name, self.padding, self.random_flip = k, feat_name, padding, random_flip
 
-    def __call__(self, g: DGLGraph) -> DGLGraph:
-        result = g.clone()
-        result.ndata[self.feat_name] = spectral.svd_pe(g, self.k, self.padding, self.random_flip)
-        return result
+    def change(self, result: DGLGraph) -> None:
+        result.ndata[self.feat_name] = spectral.svd_pe(result, self.k, self.padding, self.random_flip)
 
 
 # -- parts -------------------------------------------------------------------------------------------------------

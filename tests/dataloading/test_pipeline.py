@@ -293,3 +293,23 @@ def test_numbers_that_are_none():
         DataLoader(ring(), range(12), Says(), workers=2)
     with pytest.raises(DGLError, match="nothing to load"):
         DataLoader(ring(), [], Says())
+
+
+@pytest.mark.parametrize("taken", [0, 1, 4, 20])
+def test_exchanges_are_made_as_often_as_they_were_asked_for(taken):
+    """Up to what ``next`` has asked for and ``ahead`` more, also of an iterator that is closed then."""
+    made = []
+    exchanges = Ordered(lambda i: (time.sleep(0.001), made.append(i))[1], 3, 23, 1, 2, exchanges=True)
+    for _ in range(taken):
+        next(exchanges)
+    exchanges.close()
+    assert made == list(range(3, 3 + min(taken + 2, 20))) and list(exchanges) == []
+
+
+def test_exchanges_that_failed_are_the_last():
+    made = []
+    exchanges = Ordered(lambda i: made.append(i) or 1 // (4 - i), 0, 20, 1, 5, exchanges=True)
+    with pytest.raises(ZeroDivisionError):
+        list(exchanges)
+    exchanges.close()
+    assert made == [0, 1, 2, 3, 4]

@@ -164,7 +164,7 @@ def test_the_rate_of_hits_is_beladys(tmp_path):
 
 def test_a_limit_below_a_batch_is_an_error_that_says_what_is_needed(tmp_path):
     store = ScheduledFeatures(mapped(tmp_path), "40 kB")
-    with pytest.raises(DGLError, match=r"memory=40 kB is too little: .* for 2 batches of up to .* rows that"):
+    with pytest.raises(DGLError, match=r"memory=40\.0 KiB is too little: .* for 2 batches of up to .* rows that"):
         next(iter(loader(store)))
     assert (store.hits, store.misses) == (0, 0)
     store.memory = 1 << 30  # nothing of the failed plan is left

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from . import rpc
 
+get_num_trainers = rpc.get_num_client
+get_trainer_rank = get_global_rank = rpc.get_rank
+
 
 def init_role(role: str) -> None:
     """Do nothing: there are no processes of other roles."""
@@ -12,21 +15,6 @@ def init_role(role: str) -> None:
 def get_role() -> str:
     """Return ``"default"``, the role of trainers."""
     return "default"
-
-
-def get_num_trainers() -> int:
-    """Return the number of processes."""
-    return rpc.get_num_client()
-
-
-def get_trainer_rank() -> int:
-    """Return the number of this process."""
-    return rpc.get_rank()
-
-
-def get_global_rank() -> int:
-    """Return the number of this process."""
-    return rpc.get_rank()
 
 
 def get_rank(role: str) -> int:

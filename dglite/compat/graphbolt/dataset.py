@@ -16,39 +16,42 @@ from .sampling_graph import from_dglgraph
 __all__ = ["Dataset", "LegacyDataset", "OnDiskTask", "Task"]
 
 
-def _abstract(name: str, doc: str) -> Any:
-    def read(self: Any) -> Any:
-        raise NotImplementedError(f"{type(self).__name__} must define {name}")
+class _Abstract:
+    """An attribute that objects, or subclasses, must define."""
 
-    return property(read, doc=doc)
+    def __init__(self, doc: str) -> None:
+        self.__doc__ = doc
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        if owner is None:
+            return self
+        raise NotImplementedError(f"{type(owner).__name__} must define {self._name}")
 
 
 class Task:
     """Base of tasks."""
 
-    metadata = _abstract("metadata", "The task's properties, by name.")
-    train_set = _abstract("train_set", "Items to train on.")
-    validation_set = _abstract("validation_set", "Items to choose a model by.")
-    test_set = _abstract("test_set", "Items to test on.")
+    metadata: Any = _Abstract("The task's properties, by name.")
+    train_set: Any = _Abstract("Items to train on.")
+    validation_set: Any = _Abstract("Items to choose a model by.")
+    test_set: Any = _Abstract("Items to test on.")
 
 
 class Dataset:
     """Base of data sets."""
 
-    tasks = _abstract("tasks", "A list of tasks.")
-    graph = _abstract("graph", "The graph to sample from.")
-    feature = _abstract("feature", "The store of features.")
-    dataset_name = _abstract("dataset_name", "The name.")
-    all_nodes_set = _abstract("all_nodes_set", "Items of all nodes, named 'seeds'.")
+    tasks: Any = _Abstract("A list of tasks.")
+    graph: Any = _Abstract("The graph to sample from.")
+    feature: Any = _Abstract("The store of features.")
+    dataset_name: Any = _Abstract("The name.")
+    all_nodes_set: Any = _Abstract("Items of all nodes, named 'seeds'.")
 
 
 class OnDiskTask(Task):
     """A task of a data set: its item sets, or None, and ``metadata``, all else that its description says."""
-
-    metadata: Any = None
-    train_set: Any = None
-    validation_set: Any = None
-    test_set: Any = None
 
     def __init__(self, metadata: Any, train_set: Any, validation_set: Any, test_set: Any) -> None:
         self.metadata, self.train_set = metadata, train_set
@@ -76,12 +79,6 @@ class LegacyDataset(Dataset):
     legacy
         a data set of one graph, homogeneous, or with a type of nodes that has the masks.
     """
-
-    graph: Any = None
-    feature: Any = None
-    tasks: Any = None
-    dataset_name: Any = None
-    all_nodes_set: Any = None
 
     def __init__(self, legacy: Any) -> None:
         if len(legacy) != 1:

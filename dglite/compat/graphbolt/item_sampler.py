@@ -119,18 +119,12 @@ class DistributedItemSampler(ItemSampler):
 
     def share(self) -> tuple[Share, int, int, int | None]:
         share, count, size = Share.of_this_process(0), len(self.item_set), self.batch_size
-        bounds = np.minimum(_even_split(-(-count // size), share.size) * size, count)
+        runs = np.array_split(np.arange(-(-count // size)), share.size)  # of whole batches
+        bounds = np.minimum(np.cumsum([0, *map(len, runs)]) * size, count)
         items = np.diff(bounds)
         batches = items // size if self.drop_last else -(-items // size)
         limit = int(batches.min()) if self.drop_uneven_inputs else None
         return share, int(bounds[share.rank]), int(items[share.rank]), limit
-
-
-def _even_split(count: int, parts: int) -> np.ndarray:
-    """Return where each of ``parts`` runs of about as many numbers begins, and where the last one ends."""
-    sizes = np.full(parts, count // parts)
-    sizes[: count % parts] += 1
-    return np.concatenate([[0], np.cumsum(sizes)])
 
 
 class _FirstBatches(BatchOrder):

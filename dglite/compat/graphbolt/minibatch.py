@@ -187,7 +187,10 @@ class MiniBatch(Movable):
 
         Sets ``seeds``, ``labels`` and ``indexes``.
         """
-        extended = by_type(with_negatives, self.seeds, dsts)
+        self.set_pairs(by_type(_with_negatives, self.seeds, dsts))
+
+    def set_pairs(self, extended: Any) -> None:
+        """Set ``seeds``, ``labels`` and ``indexes`` to what :func:`with_labels` returned, by edge type if it is."""
         self.seeds, self.labels, self.indexes = (by_type(itemgetter(i), extended) for i in range(3))
 
     @property
@@ -239,16 +242,20 @@ def are_pairs(seeds: Any) -> bool:
     return any(getattr(x, "ndim", 1) == 2 for x in (seeds.values() if isinstance(seeds, Mapping) else [seeds]))
 
 
-def with_negatives(pairs: torch.Tensor, dst: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return pairs (num_pairs, 2) and, after them, their sources with ``dst`` (num_pairs, negative_ratio).
+def with_labels(pairs: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return pairs, of which the first ``count`` are positive and as many for each follow, labels and indexes.
 
-    Also returns labels, 1 and 0 in float32, and for each pair the row of the pair that it belongs to.
+    Labels are 1 and 0, float32; indexes the row of the positive pair that each belongs to.
     """
     rows = torch.arange(len(pairs), device=pairs.device)
-    pair_rows = rows.repeat_interleave(dst.shape[1])
-    negative = torch.stack([pairs[pair_rows, 0], dst.reshape(-1).to(pairs)], 1)
-    labels = torch.cat([torch.ones(len(rows)), torch.zeros(len(pair_rows))]).to(pairs.device)
-    return torch.cat([pairs, negative]), labels, torch.cat([rows, pair_rows])
+    ratio = len(pairs) // max(count, 1) - 1
+    return pairs, (rows < count).float(), torch.cat([rows[:count], rows[:count].repeat_interleave(ratio)])
+
+
+def _with_negatives(pairs: torch.Tensor, dst: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return :func:`with_labels` of pairs (num_pairs, 2) and their sources with ``dst`` (num_pairs, negative_ratio)."""
+    src = pairs[:, 0].repeat_interleave(dst.shape[1])
+    return with_labels(torch.cat([pairs, torch.stack([src, dst.reshape(-1).to(pairs)], 1)]), len(pairs))
 
 
 def _ends_of(negative: bool, pairs: torch.Tensor, indexes: Any) -> Any:

@@ -8,9 +8,8 @@ from typing import Any
 import torch
 
 from ...dataloading.order import check_count
-from .base import by_type
 from .errors import InputError
-from .minibatch import MiniBatch, are_pairs
+from .minibatch import MiniBatch, are_pairs, with_labels
 from .stages import MiniBatchTransformer, functional
 
 __all__ = ["NegativeSampler", "UniformNegativeSampler"]
@@ -34,36 +33,27 @@ class NegativeSampler(MiniBatchTransformer):
         self.negative_ratio = check_count(negative_ratio, "negative_ratio", 0)
 
     def _sample(self, batch: MiniBatch) -> MiniBatch:
-        seeds, name = batch.seeds, type(self).__name__
+        seeds = batch.seeds
         if not are_pairs(seeds):
             kind = "none" if seeds is None else "nodes"
             raise InputError(
-                f"stage {name} needs a MiniBatch whose seeds are pairs (num_pairs, 2); the seeds are {kind}"
+                f"stage {type(self).__name__} needs a MiniBatch whose seeds are pairs (num_pairs, 2); they are {kind}"
             )
-        extended: Any
-        if isinstance(seeds, Mapping):
-            extended = {
-                etype: self._extended(pairs, self._sample_with_etype(pairs, etype)) for etype, pairs in seeds.items()
-            }
-        else:
-            extended = self._extended(seeds, self._sample_with_etype(seeds))
-        batch.seeds = by_type(lambda x: x[0], extended)
-        batch.labels, batch.indexes = by_type(lambda x: x[1], extended), by_type(lambda x: x[2], extended)
+        typed = isinstance(seeds, Mapping)
+        batch.set_pairs({x: self._extended(seeds[x], x) for x in seeds} if typed else self._extended(seeds))
         return batch
 
-    def _extended(self, pairs: torch.Tensor, extended: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return all pairs, labels and indexes for what a sampler drew for some pairs."""
-        count, ratio = len(pairs), self.negative_ratio
-        if isinstance(extended, tuple | list):
-            extended = torch.cat([pairs, torch.stack([x.reshape(-1).to(pairs) for x in extended], 1)])
-        if extended.shape != (count * (ratio + 1), 2):
+    def _extended(self, pairs: torch.Tensor, *etype: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return all pairs, labels and indexes, for the pairs of an edge type or of the only one."""
+        all_pairs, count, ratio = self._sample_with_etype(pairs, *etype), len(pairs), self.negative_ratio
+        if isinstance(all_pairs, tuple | list):
+            all_pairs = torch.cat([pairs, torch.stack([x.reshape(-1).to(pairs) for x in all_pairs], 1)])
+        if all_pairs.shape != (count * (ratio + 1), 2):
             raise InputError(
-                f"stage {type(self).__name__} drew {tuple(extended.shape)} for {count} pairs; _sample_with_etype must "
+                f"stage {type(self).__name__} drew {tuple(all_pairs.shape)} for {count} pairs; _sample_with_etype must "
                 f"return sources and destinations of {count * ratio} pairs, or all pairs, ({count * (ratio + 1)}, 2)"
             )
-        rows = torch.arange(count, device=pairs.device)
-        labels = (torch.arange(len(extended), device=pairs.device) < count).float()
-        return extended, labels, torch.cat([rows, rows.repeat_interleave(ratio)])
+        return with_labels(all_pairs, count)
 
     def _sample_with_etype(self, seeds: torch.Tensor, etype: str | None = None) -> Any:
         """Return negative pairs for pairs (num_pairs, 2) of an edge type.

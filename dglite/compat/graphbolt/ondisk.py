@@ -94,10 +94,8 @@ class OnDiskDataset(Dataset):
         Raises DGLError: the description lacks something, or a file is missing, damaged or of another shape; nothing is
         changed.
         """
-        described, names = (
-            OnDiskMetaData(str(self._file), **self.yaml_data),
-            [tasks] if isinstance(tasks, str) else tasks,
-        )
+        described = OnDiskMetaData(str(self._file), **self.yaml_data)
+        names = [tasks] if isinstance(tasks, str) else tasks
         graph = self._graph(described)
         feature = BasicFeatureStore({})
         for x in described.feature_data:
@@ -187,9 +185,6 @@ class OnDiskDataset(Dataset):
                 f"{self._path(described)}, which {described.place} names, has {dtype} from {low} to {high}; expected "
                 f"ids of nodes{of_type}, 0 to {counts[kind] - 1}"
             )
-
-    def _task(self, described: Any, graph: FusedCSCSamplingGraph) -> OnDiskTask:
-        return OnDiskTask(described.extra_fields, *(self._items(getattr(described, name), graph) for name in _SETS))
 
     # -- items -----------------------------------------------------------------------------------------------------
     def _items(self, described: Sequence[OnDiskTVTSet], graph: FusedCSCSamplingGraph) -> ItemSet | HeteroItemSet | None:

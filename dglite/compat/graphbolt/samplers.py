@@ -102,34 +102,30 @@ def numbered_seeds(seeds: Any, times: Any, windows: Any) -> tuple[Any, Any, Any,
     Nodes are distinct, each once; with times each end of a pair is a node of its own, with the pair's time.
     """
     sets: Mapping[Any, torch.Tensor] = seeds if isinstance(seeds, Mapping) else {None: seeds}
-    stamps: Mapping[Any, Any] = times if isinstance(times, Mapping) else {None: times}
-    spans: Mapping[Any, Any] = windows if isinstance(windows, Mapping) else {None: windows}
-    nodes: dict[Any, list[torch.Tensor]] = {}
-    moments: dict[Any, list[torch.Tensor]] = {}
-    back: dict[Any, list[torch.Tensor]] = {}
-    where = []
-    for kind, ids in sets.items():
-        columns = [(kind, ids)] if ids.ndim == 1 else columns_of_seeds(kind, ids)
-        for ntype, column in columns:
-            parts = nodes.setdefault(ntype, [])
-            where.append((kind, ntype, len(parts)))
-            parts.append(column)
-            if times is not None:
-                moments.setdefault(ntype, []).append(_times_of(stamps, kind, ids))
-            if windows is not None:
-                back.setdefault(ntype, []).append(_times_of(spans, kind, ids))
-    joined: dict[Any, Any] = {}
-    if times is None:
-        unique, places = unique_and_compact(nodes)
-    else:
-        unique, joined, places = compact_temporal_nodes(nodes, moments)
-    placed: dict[Any, list[torch.Tensor]] = {}
-    for kind, ntype, i in where:
-        placed.setdefault(kind, []).append(places[ntype][i])
-    result = {kind: parts[0] if sets[kind].ndim == 1 else torch.stack(parts, 1) for kind, parts in placed.items()}
-    spans = {ntype: torch.cat(parts) for ntype, parts in back.items()}
     only = (lambda x: x) if isinstance(seeds, Mapping) else (lambda x: x.get(None))
-    return only(unique), only(result), only(joined) if times is not None else None, only(spans) if back else None
+    columns = [
+        (kind, ntype, column)
+        for kind, ids in sets.items()
+        for ntype, column in ([(kind, ids)] if ids.ndim == 1 else columns_of_seeds(kind, ids))
+    ]
+    nodes: dict[Any, list[torch.Tensor]] = {}
+    for _, ntype, column in columns:
+        nodes.setdefault(ntype, []).append(column)
+    unique, places = unique_and_compact(nodes) if times is None else compact_temporal_nodes(nodes, nodes)[::2]
+    following, placed = {ntype: iter(parts) for ntype, parts in places.items()}, dict[Any, list[torch.Tensor]]()
+    for kind, ntype, _ in columns:
+        placed.setdefault(kind, []).append(next(following[ntype]))
+    result = {kind: parts[0] if sets[kind].ndim == 1 else torch.stack(parts, 1) for kind, parts in placed.items()}
+
+    def of_nodes(values: Any) -> Any:
+        if values is None:
+            return None
+        by_kind, parts = values if isinstance(values, Mapping) else {None: values}, dict[Any, list[torch.Tensor]]()
+        for kind, ntype, _ in columns:
+            parts.setdefault(ntype, []).append(_times_of(by_kind, kind, sets[kind]))
+        return only({ntype: torch.cat(x) for ntype, x in parts.items()})
+
+    return only(unique), only(result), of_nodes(times), of_nodes(windows)
 
 
 def _times_of(times: Mapping[Any, Any], kind: Any, seeds: torch.Tensor) -> torch.Tensor:

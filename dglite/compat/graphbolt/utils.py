@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..containers import is_listlike
+from ..containers import is_listlike, recursive_apply
 
 __all__ = [
     "GBWarning",
@@ -49,23 +49,11 @@ def is_wsl(v: str | None = None) -> bool:
     return (platform.uname().release if v is None else v).endswith("-Microsoft")
 
 
-def recursive_apply(data: Any, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Return ``fn(x, ...)`` for every x in lists, tuples and dictionaries, in the same containers."""
-    if isinstance(data, Mapping):
-        return {key: recursive_apply(x, fn, *args, **kwargs) for key, x in data.items()}
-    if isinstance(data, tuple):
-        parts = [recursive_apply(x, fn, *args, **kwargs) for x in data]
-        return type(data)(*parts) if hasattr(data, "_fields") else tuple(parts)
-    if is_listlike(data):
-        return [recursive_apply(x, fn, *args, **kwargs) for x in data]
-    return fn(data, *args, **kwargs)
-
-
 def recursive_apply_reduce_all(data: Any, fn: Callable[..., bool], *args: Any, **kwargs: Any) -> bool:
     """Return whether ``fn(x, ...)`` is true for every x in lists, tuples and dictionaries."""
     if isinstance(data, Mapping):
         return all(recursive_apply_reduce_all(x, fn, *args, **kwargs) for x in data.values())
-    if isinstance(data, tuple) or is_listlike(data):
+    if is_listlike(data):
         return all(recursive_apply_reduce_all(x, fn, *args, **kwargs) for x in data)
     return fn(data, *args, **kwargs)
 

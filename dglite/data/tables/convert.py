@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from ...backend.memory import spelt_bytes
 from ...convert import heterograph
 from ...errors import DGLError
 from ...io.graphs import load_graphs, write_compressed
 from ...io.layout import csc_layout
 from ...progress import progress
-from ...structure.sizes import bytes_of, memory_limit
+from ...structure.sizes import memory_limit
 from ..raw import npy_of
 from .columns import TableFeature
 from .files import ConversionState, RowFile, file_name, require_place, write_all
@@ -181,8 +182,8 @@ class _Conversion:
     def _check_room(self, ntype: str, count: int) -> None:
         if 24 * count > self.memory:
             raise DGLError(
-                f"the ids of {count:,} nodes of type {ntype!r} need about {bytes_of(24 * count)} of memory, and the "
-                f"limit is {bytes_of(self.memory)}; raise the limit, or number the nodes 0, 1, 2, ... in their table"
+                f"the ids of {count:,} nodes of type {ntype!r} need about {spelt_bytes(24 * count)} of memory, and the "
+                f"limit is {spelt_bytes(self.memory)}; raise the limit, or number the nodes 0, 1, 2, ... in their table"
             )
 
     def _read_nodes(self, table: NodeTable, folder: Path) -> None:

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...backend import active
+from ...backend.memory import spelt_bytes
 from ...kernels import compiled
-from ...structure.sizes import bytes_of, memory_limit
+from ...structure.sizes import memory_limit
 from .files import require_place
 from .plan import EdgeTable, NodeTable, plan_tables
 from .sort import bytes_to_sort
@@ -59,13 +60,13 @@ class ConversionEstimate(NamedTuple):
             f"{n}: " + (f"{c:,}" if c is not None else "as many as edges have ids") for n, c in self.num_nodes.items()
         ]
         edges = [f"{'-'.join(etype)}: {count:,}" for etype, count in self.num_edges.items()]
-        free = bytes_of(self.free) + (" only" if self.disk + self.temporary > self.free else "")
+        free = spelt_bytes(self.free) + (" only" if self.disk + self.temporary > self.free else "")
         lines = [
             "nodes      " + ", ".join(nodes),
             "edges      " + ", ".join(edges),
             *(f"left out   {', '.join(names)} of {key}" for key, names in self.left_out.items() if names),
-            f"memory     {bytes_of(self.memory)} at least",
-            f"disk       {bytes_of(self.disk)}, {bytes_of(self.temporary)} more meanwhile; {free} free",
+            f"memory     {spelt_bytes(self.memory)} at least",
+            f"disk       {spelt_bytes(self.disk)}, {spelt_bytes(self.temporary)} more meanwhile; {free} free",
             f"time       about {self.seconds:,.0f} s",
         ]
         return "\n".join(lines)

@@ -107,6 +107,18 @@ def additive_source(spec: AttentionSpec) -> list[str]:
         *per_head(spec, "left{i} = load{w}(left + row * left_stride * ITEM + {t})", "lost{i} = splat{w}(0.0)"),
         *per_head(spec, "put{w}(sums + {o}, zero{w})"),
     ]
+    lines += in_tiles(spec, _source_tile(spec))
+    lines += per_head(
+        spec,
+        "change{i} = get{w}(sums + {o}) - lost{i}",
+        "put{w}(left_grad + row * left_grad_stride * COMPUTE + {o}, change{i})",
+        "put{w}(sums + {o}, change{i})",
+    )
+    return lines + (_through_projection(spec) if spec.projected else [])
+
+
+def _source_tile(spec: AttentionSpec) -> list[str]:
+    """Return the lines of a tile of a source's entries: weights, sloped weights, and the sums by both."""
     size = STATE[spec.score]
     scores = [
         *_states_ahead(spec),
@@ -145,15 +157,7 @@ def additive_source(spec: AttentionSpec) -> list[str]:
         far_grad(spec).format(far=AHEAD),
         products=("sums", "sloped{n} * {load:own_x}"),
     )
-    tile += _weight_gradients(spec) if spec.weight_gradient else []
-    lines += in_tiles(spec, tile)
-    lines += per_head(
-        spec,
-        "change{i} = get{w}(sums + {o}) - lost{i}",
-        "put{w}(left_grad + row * left_grad_stride * COMPUTE + {o}, change{i})",
-        "put{w}(sums + {o}, change{i})",
-    )
-    return lines + (_through_projection(spec) if spec.projected else [])
+    return tile + (_weight_gradients(spec) if spec.weight_gradient else [])
 
 
 def _states_ahead(spec: AttentionSpec) -> list[str]:

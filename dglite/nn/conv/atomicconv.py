@@ -73,8 +73,7 @@ class AtomicConv(Layer):
         """Return the new features; raises ``DGLError`` for wrong widths and numbers of rows."""
         adjacency = functional.adjacency_of(graph)
         feat = functional.require_one_size(self, "feat", graph, feat)
-        functional.require_rows(self, "distances", distances, adjacency.num_edges, "edges")
-        functional.require_width(self, "distances", distances, 1)
+        functional.require_rows(self, "distances", distances, adjacency.num_edges, "edges", 1)
         pooled = self.radial_pooling(distances)[:, :, 0].T
         if self.features_to_use is not None:
             feat = (feat == self.features_to_use).to(pooled.dtype)

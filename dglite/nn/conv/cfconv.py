@@ -70,8 +70,7 @@ class CFConv(Layer):
         source = node_feats[0] if isinstance(node_feats, tuple) else node_feats
         functional.require_rows(self, "node_feats", source, adjacency.num_src, "source nodes")
         functional.require_width(self, "node_feats", source, self.project_node.in_features)
-        functional.require_rows(self, "edge_feats", edge_feats, adjacency.num_edges, "edges")
-        functional.require_width(self, "edge_feats", edge_feats, self._edge_in_feats)
+        functional.require_rows(self, "edge_feats", edge_feats, adjacency.num_edges, "edges", self._edge_in_feats)
         for layer in list(self.project_edge)[:-1]:
             edge_feats = layer(edge_feats)
         return self.project_out(functional.filtered_sum(adjacency, self.project_node(source), edge_feats))

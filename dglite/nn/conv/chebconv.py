@@ -62,8 +62,7 @@ class ChebConv(Layer):
         Raises ``DGLError`` for another number of eigenvalues, wrong widths and numbers of rows.
         """
         adjacency = functional.adjacency_of(graph)
-        feat = functional.require_one_size(self, "feat", graph, feat)
-        functional.require_width(self, "feat", feat, self._in_feats)
+        feat = functional.require_one_size(self, "feat", graph, feat, self._in_feats)
         stretch = 1.0 if lambda_max is None else self._stretch(graph, feat, lambda_max)
         whole = not functional.is_plain(self.linear)
         before, last, terms = feat, feat, [feat]

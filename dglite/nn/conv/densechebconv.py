@@ -40,8 +40,7 @@ class DenseChebConv(Layer):
 
     def reset_parameters(self) -> None:
         """Draw the weights from Glorot's normal distribution with the gain of ReLU and set the bias to 0."""
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
+        functional.zeros_(self.bias)
         for i in range(self._k):
             functional.xavier_normal_(self.W[i], nn.init.calculate_gain("relu"))
 

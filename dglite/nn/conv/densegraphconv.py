@@ -55,8 +55,7 @@ class DenseGraphConv(Layer):
     def reset_parameters(self) -> None:
         """Draw the weight from Glorot's uniform distribution and set the bias to 0."""
         functional.xavier_uniform_(self.weight)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
+        functional.zeros_(self.bias)
 
     def forward(self, adj: Tensor, feat: Tensor) -> Tensor:
         """Return the new features; ``adj[v, u]`` is the weight of an edge from u to v. Sums below 1 count as 1."""

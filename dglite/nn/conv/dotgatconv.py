@@ -66,9 +66,8 @@ class DotGatConv(InEdgesRequired):
         """
         adjacency = functional.adjacency_of(graph)
         self.require_in_edges(adjacency)
-        source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat)
-        functional.require_width(self, "feat", source, self._in_src_feats)
-        functional.require_width(self, "feat", destination, self._in_dst_feats)
+        widths = self._in_src_feats, self._in_dst_feats
+        source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat, widths=widths)
         source, destination = self._project(source, destination, isinstance(feat, tuple))
         attention = Attention(Score.DOT, scale=max(self._out_feats, 1) ** -0.5)
         result, weights = functional.attention(

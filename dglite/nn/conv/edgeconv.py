@@ -49,9 +49,8 @@ class EdgeConv(InEdgesRequired):
         """
         adjacency = functional.adjacency_of(g)
         self.require_in_edges(adjacency)
-        source, destination = functional.pair_of_features(self, "feat", g, adjacency, feat)
-        functional.require_width(self, "feat", source, self.theta.in_features)
-        functional.require_width(self, "feat", destination, self.theta.in_features)
+        widths = self.theta.in_features, self.theta.in_features
+        source, destination = functional.pair_of_features(self, "feat", g, adjacency, feat, widths=widths)
         functional.compute_weights(self.theta, source)
         functional.compute_weights(self.phi, destination)
         theta, phi = self.theta.weight, self.phi.weight

@@ -100,8 +100,7 @@ class EdgeGATConv(InEdgesRequired):
             functional.xavier_normal_(weight, gain=gain)
         if isinstance(self.res_fc, nn.Linear):
             functional.xavier_normal_(self.res_fc.weight, gain=gain)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
+        functional.zeros_(self.bias)
 
     @overload
     def forward(
@@ -125,8 +124,7 @@ class EdgeGATConv(InEdgesRequired):
         fc_src, fc_dst = (self.fc_src, self.fc_dst) if self._paired else (self.fc, self.fc)
         functional.require_width(self, "feat", source, fc_src.in_features)
         functional.require_width(self, "feat", destination, fc_dst.in_features)
-        functional.require_rows(self, "edge_feat", edge_feat, adjacency.num_edges, "edges")
-        functional.require_width(self, "edge_feat", edge_feat, self._edge_feats)
+        functional.require_rows(self, "edge_feat", edge_feat, adjacency.num_edges, "edges", self._edge_feats)
         source = self.feat_drop(source)
         if isinstance(feat, tuple):
             destination = self.feat_drop(destination)

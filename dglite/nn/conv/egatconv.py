@@ -67,8 +67,7 @@ class EGATConv(Layer):
         for linear in (self.fc_node_src, self.fc_ni, self.fc_fij, self.fc_nj):
             functional.xavier_normal_(linear.weight, gain=gain)
         functional.xavier_normal_(self.attn, gain=gain)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
+        functional.zeros_(self.bias)
 
     def forward(
         self,
@@ -86,11 +85,9 @@ class EGATConv(Layer):
         """
         adjacency = functional.adjacency_of(graph)
         functional.require_in_edges(adjacency)
-        source, destination = functional.pair_of_features(self, "nfeats", graph, adjacency, nfeats)
-        functional.require_width(self, "nfeats", source, self.fc_ni.in_features)
-        functional.require_width(self, "nfeats", destination, self.fc_nj.in_features)
-        functional.require_rows(self, "efeats", efeats, adjacency.num_edges, "edges")
-        functional.require_width(self, "efeats", efeats, self.fc_fij.in_features)
+        widths = self.fc_ni.in_features, self.fc_nj.in_features
+        source, destination = functional.pair_of_features(self, "nfeats", graph, adjacency, nfeats, widths=widths)
+        functional.require_rows(self, "efeats", efeats, adjacency.num_edges, "edges", self.fc_fij.in_features)
         right = self.fc_nj(destination) if self.bias is None else self.fc_nj(destination) + self.bias
         edges = functional.leaky_sum_of_three(adjacency, self.fc_ni(source), right, self.fc_fij(efeats))
         edges = functional.by_head(edges, self._num_heads)

@@ -59,8 +59,7 @@ class EGNNConv(Layer):
     ) -> tuple[Tensor, Tensor]:
         """Return the new features and coordinates; raises ``DGLError`` for wrong widths and numbers of rows."""
         adjacency = functional.adjacency_of(graph)
-        node_feat = functional.require_one_size(self, "node_feat", graph, node_feat)
-        functional.require_width(self, "node_feat", node_feat, self.in_size)
+        node_feat = functional.require_one_size(self, "node_feat", graph, node_feat, self.in_size)
         functional.require_rows(self, "coord_feat", coord_feat, adjacency.num_src, "nodes")
         if self.edge_feat_size and edge_feat is None:
             raise DGLError(f"EGNNConv: edge_feat is missing; expected (num_edges, {self.edge_feat_size})")
@@ -78,8 +77,7 @@ class EGNNConv(Layer):
         first: Any = self.edge_mlp[0]
         size, adjacency = self.in_size, functional.adjacency_of(graph)
         if edge_feat is not None and self.edge_feat_size:
-            functional.require_rows(self, "edge_feat", edge_feat, graph.num_edges(), "edges")
-            functional.require_width(self, "edge_feat", edge_feat, self.edge_feat_size)
+            functional.require_rows(self, "edge_feat", edge_feat, graph.num_edges(), "edges", self.edge_feat_size)
         else:
             edge_feat = None
         if not functional.is_plain(self.edge_mlp, nn.Sequential) or not functional.is_plain(first):

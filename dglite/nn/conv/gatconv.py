@@ -96,12 +96,10 @@ class GATConv(InEdgesRequired):
         linears = [self.fc_src, self.fc_dst] if self._paired else [self.fc]
         for weight in (*(linear.weight for linear in linears), self.attn_l, self.attn_r):
             functional.xavier_normal_(weight, gain=gain)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
+        functional.zeros_(self.bias)
         if isinstance(self.res_fc, nn.Linear):
             functional.xavier_normal_(self.res_fc.weight, gain=gain)
-            if self.res_fc.bias is not None:
-                nn.init.zeros_(self.res_fc.bias)
+            functional.zeros_(self.res_fc.bias)
 
     @overload
     def forward(
@@ -122,9 +120,8 @@ class GATConv(InEdgesRequired):
         """
         adjacency = functional.adjacency_of(graph)
         self.require_in_edges(adjacency)
-        source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat)
-        functional.require_width(self, "feat", source, self._in_src_feats)
-        functional.require_width(self, "feat", destination, self._in_dst_feats)
+        widths = self._in_src_feats, self._in_dst_feats
+        source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat, widths=widths)
         if edge_weight is not None:
             functional.require_rows(self, "edge_weight", edge_weight, adjacency.num_edges, "edges")
         source, operands, residual = self._project(source, destination, isinstance(feat, tuple))

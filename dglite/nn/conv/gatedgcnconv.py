@@ -64,10 +64,8 @@ class GatedGCNConv(Layer):
     def forward(self, graph: DGLGraph, feat: Tensor, edge_feat: Tensor) -> tuple[Tensor, Tensor]:
         """Return the new features of nodes and edges; raises ``DGLError`` for wrong widths and numbers of rows."""
         adjacency = functional.adjacency_of(graph)
-        feat = functional.require_one_size(self, "feat", graph, feat)
-        functional.require_width(self, "feat", feat, self.A.in_features)
-        functional.require_rows(self, "edge_feat", edge_feat, adjacency.num_edges, "edges")
-        functional.require_width(self, "edge_feat", edge_feat, self.C.in_features)
+        feat = functional.require_one_size(self, "feat", graph, feat, self.A.in_features)
+        functional.require_rows(self, "edge_feat", edge_feat, adjacency.num_edges, "edges", self.C.in_features)
         edges = functional.sum_of_three(adjacency, self.D(feat), self.E(feat), self.C(edge_feat))
         nodes = self.A(feat) + functional.gated_mean(adjacency, self.B(feat), edges)
         if self.batch_norm:

@@ -66,8 +66,7 @@ class GatedGraphConv(Layer):
         missing or out of range, wrong widths and numbers of rows.
         """
         adjacency = functional.adjacency_of(graph)
-        feat = functional.require_one_size(self, "feat", graph, feat)
-        functional.require_width(self, "feat", feat, self._in_feats)
+        feat = functional.require_one_size(self, "feat", graph, feat, self._in_feats)
         if etypes is None and self._n_etypes != 1:
             raise DGLError(f"GatedGraphConv has {self._n_etypes} types of edges: give etypes, each edge's type")
         if etypes is not None:

@@ -109,9 +109,8 @@ class GATv2Conv(InEdgesRequired):
         """
         adjacency = functional.adjacency_of(graph)
         self.require_in_edges(adjacency)
-        source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat)
-        functional.require_width(self, "feat", source, self._in_src_feats)
-        functional.require_width(self, "feat", destination, self._in_dst_feats)
+        widths = self._in_src_feats, self._in_dst_feats
+        source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat, widths=widths)
         source, destination, residual = self._project(source, destination, isinstance(feat, tuple))
         attention = Attention(Score.GATV2, self.leaky_relu.negative_slope, dropout=self.attn_drop.p * self.training)
         operands = destination, self.attn.view(self.attn.shape[1:]).expand(source.shape[1:])
@@ -144,5 +143,4 @@ class GATv2Conv(InEdgesRequired):
 def _draw(linear: nn.Linear, gain: float) -> None:
     """Draw the weight of a product and set its bias to 0."""
     functional.xavier_normal_(linear.weight, gain=gain)
-    if linear.bias is not None:
-        nn.init.zeros_(linear.bias)
+    functional.zeros_(linear.bias)

@@ -76,8 +76,7 @@ class GCN2Conv(InEdgesRequired):
         nn.init.normal_(self.weight1)
         if self.weight2 is not None:
             nn.init.normal_(self.weight2)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
+        functional.zeros_(self.bias)
 
     def forward(self, graph: DGLGraph, feat: Tensor, feat_0: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Return the new features.
@@ -88,10 +87,8 @@ class GCN2Conv(InEdgesRequired):
         """
         adjacency = functional.adjacency_of(graph)
         self.require_in_edges(adjacency)
-        feat = functional.require_one_size(self, "feat", graph, feat)
-        functional.require_width(self, "feat", feat, self._in_feats)
-        functional.require_rows(self, "feat_0", feat_0, adjacency.num_dst, "nodes")
-        functional.require_width(self, "feat_0", feat_0, self._in_feats)
+        feat = functional.require_one_size(self, "feat", graph, feat, self._in_feats)
+        functional.require_rows(self, "feat_0", feat_0, adjacency.num_dst, "nodes", self._in_feats)
         if edge_weight is not None:
             edge_weight = functional.checked_edge_weight(self, adjacency, edge_weight)
         initial, keep = feat_0 * self.alpha, 1 - self.alpha

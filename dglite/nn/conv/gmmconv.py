@@ -81,8 +81,7 @@ class GMMConv(InEdgesRequired):
             functional.xavier_normal_(self.res_fc.weight, gain=gain)
         nn.init.normal_(self.mu, 0, 0.1)
         nn.init.constant_(self.inv_sigma, 1)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
+        functional.zeros_(self.bias)
 
     def forward(self, graph: DGLGraph, feat: Any, pseudo: Tensor) -> Tensor:
         """Return the new features of the destination nodes.
@@ -94,8 +93,7 @@ class GMMConv(InEdgesRequired):
         both = self.res_fc is not None
         source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat, both)
         functional.require_width(self, "feat", source, self._in_src_feats)
-        functional.require_rows(self, "pseudo", pseudo, adjacency.num_edges, "edges")
-        functional.require_width(self, "pseudo", pseudo, self._dim)
+        functional.require_rows(self, "pseudo", pseudo, adjacency.num_edges, "edges", self._dim)
         weights = functional.gaussians(adjacency, pseudo, self.mu, self.inv_sigma)
         reducer, kernels = Reducer(self._aggre_type), self._n_kernels
         if reducer is Reducer.MAX or not functional.is_plain(self.fc):

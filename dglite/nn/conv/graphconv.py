@@ -78,8 +78,7 @@ class GraphConv(InEdgesRequired):
         """Draw the weight from Glorot's uniform distribution and set the bias to 0."""
         if self.weight is not None:
             functional.xavier_uniform_(self.weight)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
+        functional.zeros_(self.bias)
 
     def forward(
         self, graph: DGLGraph, feat: Any, weight: Tensor | None = None, edge_weight: Tensor | None = None

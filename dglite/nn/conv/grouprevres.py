@@ -10,12 +10,11 @@ from typing import Any, final
 from ...backend import Tensor, active, framework
 from ...errors import DGLError
 from ...graph import DGLGraph
-from .. import functional
-from ..base import Layer, nn
+from ..base import TorchLayer, nn
 
 
 @final
-class GroupRevRes(Layer):
+class GroupRevRes(TorchLayer):
     r"""Grouped reversible residual connection of Li et al., "Training graph neural networks with 1000 layers", 2021.
 
     .. math:: z_0 = \sum_{i=2}^{C} x_i, \quad z_i = f_i(z_{i-1}) + x_i, \quad y = z_1 \Vert \dots \Vert z_C
@@ -42,7 +41,6 @@ class GroupRevRes(Layer):
 
     def __init__(self, gnn_module: nn.Module, groups: int = 2) -> None:
         super().__init__()
-        functional.require_torch(self)
         self.gnn_modules = nn.ModuleList([gnn_module, *(deepcopy(gnn_module) for _ in range(groups - 1))])
         self.groups = groups
 

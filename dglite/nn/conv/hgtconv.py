@@ -79,8 +79,7 @@ class HGTConv(Layer):
         types out of range, wrong widths and numbers of rows.
         """
         adjacency = functional.adjacency_of(g)
-        functional.require_rows(self, "x", x, adjacency.num_src, "source nodes")
-        functional.require_width(self, "x", x, self.in_size)
+        functional.require_rows(self, "x", x, adjacency.num_src, "source nodes", self.in_size)
         functional.require_rows(self, "ntype", ntype, adjacency.num_src, "source nodes")
         functional.require_rows(self, "etype", etype, adjacency.num_edges, "edges")
         destination, dst_type = (functional.first_rows(rows, adjacency.num_dst) for rows in (x, ntype))

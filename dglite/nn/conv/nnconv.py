@@ -74,8 +74,7 @@ class NNConv(Layer):
 
     def reset_parameters(self) -> None:
         """Draw the residual matrix from Glorot's normal distribution with the gain of ReLU and set the bias to 0."""
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
+        functional.zeros_(self.bias)
         if isinstance(self.res_fc, nn.Linear):
             functional.xavier_normal_(self.res_fc.weight, gain=nn.init.calculate_gain("relu"))
 

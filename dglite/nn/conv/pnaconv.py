@@ -142,15 +142,13 @@ class PNAConv(Layer):
     def _compute(self, graph: DGLGraph, node_feat: Tensor, edge_feat: Tensor | None, fields: Tensor | None) -> Tensor:
         """Return the new features; ``fields`` (num_nodes, k) are for aggregators that read some."""
         adjacency = functional.adjacency_of(graph)
-        node_feat = functional.require_one_size(self, "node_feat", graph, node_feat)
-        functional.require_width(self, "node_feat", node_feat, self.in_size)
+        node_feat = functional.require_one_size(self, "node_feat", graph, node_feat, self.in_size)
         if not self.edge_feat_size:
             edge_feat = None
         elif edge_feat is None:
             raise DGLError(f"{type(self).__name__}: edge_feat is missing; expected (num_edges, {self.edge_feat_size})")
         else:
-            functional.require_rows(self, "edge_feat", edge_feat, adjacency.num_edges, "edges")
-            functional.require_width(self, "edge_feat", edge_feat, self.edge_feat_size)
+            functional.require_rows(self, "edge_feat", edge_feat, adjacency.num_edges, "edges", self.edge_feat_size)
         result = self.mixing_layer(self._towers(graph, node_feat, edge_feat, fields))
         return result + node_feat if self.residual else result
 

@@ -94,8 +94,7 @@ class RelGraphConv(Layer):
         ``DGLError`` for missing types or such out of range, wrong widths and numbers of rows.
         """
         adjacency = functional.adjacency_of(g)
-        functional.require_rows(self, "feat", feat, adjacency.num_src, "source nodes")
-        functional.require_width(self, "feat", feat, self.linear_r.in_size)
+        functional.require_rows(self, "feat", feat, adjacency.num_src, "source nodes", self.linear_r.in_size)
         if etypes is None:
             raise DGLError(
                 "RelGraphConv: etypes is missing; give the number of each edge's type, integers (num_edges,) from 0 to "

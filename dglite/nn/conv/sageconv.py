@@ -108,9 +108,8 @@ class SAGEConv(Layer):
         for sparse features that an LSTM is to read.
         """
         adjacency = functional.adjacency_of(graph)
-        source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat)
-        functional.require_width(self, "feat", source, self._in_src_feats)
-        functional.require_width(self, "feat", destination, self._in_dst_feats)
+        widths = self._in_src_feats, self._in_dst_feats
+        source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat, widths=widths)
         if edge_weight is not None:
             functional.require_edge_weight(self, edge_weight, adjacency.num_edges)
         if self._aggre_type == "lstm":

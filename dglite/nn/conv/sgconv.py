@@ -63,8 +63,7 @@ class SGConv(InEdgesRequired):
     def reset_parameters(self) -> None:
         """Draw the weight from Glorot's uniform distribution and set the bias to 0."""
         functional.xavier_uniform_(self.fc.weight)
-        if self.fc.bias is not None:
-            nn.init.zeros_(self.fc.bias)
+        functional.zeros_(self.fc.bias)
 
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Return the new features.
@@ -76,8 +75,7 @@ class SGConv(InEdgesRequired):
         self.require_in_edges(adjacency)
         if self._cached_h is not None:
             return self.fc(self._cached_h)
-        feat = functional.require_one_size(self, "feat", graph, feat)
-        functional.require_width(self, "feat", feat, self.fc.in_features)
+        feat = functional.require_one_size(self, "feat", graph, feat, self.fc.in_features)
         product_first = False
         if self._k and self.norm is None and not self._cached and functional.is_plain(self.fc):
             sizes = self.fc.in_features, self.fc.out_features

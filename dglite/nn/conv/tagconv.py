@@ -62,8 +62,7 @@ class TAGConv(Layer):
         :class:`EdgeWeightNorm`. Raises ``DGLError`` for wrong widths and numbers of rows.
         """
         adjacency = functional.adjacency_of(graph)
-        feat = functional.require_one_size(self, "feat", graph, feat)
-        functional.require_width(self, "feat", feat, self._in_feats)
+        feat = functional.require_one_size(self, "feat", graph, feat, self._in_feats)
         if edge_weight is not None:
             edge_weight = functional.checked_edge_weight(self, adjacency, edge_weight)
         if self._out_feats <= self._in_feats and functional.is_plain(self.lin):

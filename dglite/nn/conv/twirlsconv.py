@@ -91,8 +91,7 @@ class TWIRLSUnfoldingAndAttention(Layer):
 
     def forward(self, g: DGLGraph, X: Tensor) -> Tensor:
         """Return the features after the steps; raises ``DGLError`` for wrong widths and numbers of rows."""
-        x = functional.require_one_size(self, "X", g, X)
-        functional.require_width(self, "X", x, self.d)
+        x = functional.require_one_size(self, "X", g, X, self.d)
         return self.unfold(g.adjacency(), x)
 
     def unfold(self, adjacency: Adjacency, x: Tensor, others: tuple[Tensor, Tensor] | None = None) -> Tensor:
@@ -262,8 +261,7 @@ class TWIRLSConv(Layer):
 
     def forward(self, graph: DGLGraph, feat: Tensor) -> Tensor:
         """Return the network's output; raises ``DGLError`` for wrong widths and numbers of rows."""
-        feat = functional.require_one_size(self, "feat", graph, feat)
-        functional.require_width(self, "feat", feat, self.input_d)
+        feat = functional.require_one_size(self, "feat", graph, feat, self.input_d)
         if self.cached_unfolding is not None:
             return self.mlp_aft(self.cached_unfolding)
         adjacency, others = functional.loops_replaced(graph.adjacency(), feat)

@@ -9,11 +9,10 @@ from typing import Any, ClassVar
 from ...backend import Tensor, active
 from ...errors import DGLError
 from ...graph import DGLGraph
-from .. import functional
-from ..base import Layer, nn
+from ..base import TorchLayer, nn
 
 
-class Explainer(Layer):
+class Explainer(TorchLayer):
     """A model to explain, and how features and masks are given: dictionaries by type, or single tensors.
 
     Inside, they are dictionaries in either case; a homogeneous graph has one node type and one edge type.
@@ -23,7 +22,6 @@ class Explainer(Layer):
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        functional.require_torch(self)
         if not isinstance(model, nn.Module):
             raise TypeError(f"{type(self).__name__}: model must be a torch.nn.Module, got {model!r:.60}")
         self.model = model

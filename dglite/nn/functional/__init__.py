@@ -67,12 +67,11 @@ from .given import (
     require_pairs,
     require_rows,
     require_sizes,
-    require_torch,
     require_width,
     set_number,
     source_of,
 )
-from .initial import xavier_normal_, xavier_uniform_
+from .initial import xavier_normal_, xavier_uniform_, zeros_
 from .readout import attended_by_graph, batch_sizes, graph_members, graph_softmax, pooled, top_rows
 from .recurrent import gated_step, recurrent
 from .setattention import SetPairs, SetSizes, equal_sizes, seed_attention, set_attention, set_pairs

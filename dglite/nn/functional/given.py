@@ -163,13 +163,20 @@ def pair_of_sizes(sizes: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def pair_of_features(
-    layer: Any, argument: str, graph: DGLGraph, adjacency: Adjacency, feat: Any, both: bool = True
+    layer: Any,
+    argument: str,
+    graph: DGLGraph,
+    adjacency: Adjacency,
+    feat: Any,
+    both: bool = True,
+    widths: tuple[int, int] | None = None,
 ) -> tuple[Any, Any]:
     """Return (source, destination) features, dense or sparse, with the right numbers of rows.
 
     One matrix stands for both; on a block its first rows are those of the destination nodes. Raises ``DGLError``,
-    naming the layer and its argument, where rows and nodes differ in number, and for a tuple that is no pair. Without
-    ``both``, for a layer that does not read them, the destination's rows are not counted.
+    naming the layer and its argument, where rows and nodes differ in number, for rows of other sizes than ``widths``,
+    and for a tuple that is no pair. Without ``both``, for a layer that does not read them, the destination's rows are
+    not counted.
     """
     if isinstance(feat, tuple):
         source, destination = as_features(source_of(layer, argument, feat)), as_features(feat[1])
@@ -180,6 +187,8 @@ def pair_of_features(
         destination = first_rows(feat, adjacency.num_dst) if graph.is_block else feat
     if both:
         require_rows(layer, argument, destination, adjacency.num_dst, "destination nodes")
+    for x, width in zip((source, destination), widths or (), strict=False):
+        require_width(layer, argument, x, width)
     return source, destination
 
 
@@ -204,8 +213,11 @@ def require_dense(x: Features, reader: str) -> None:
         )
 
 
-def require_rows(layer: Any, argument: str, x: Any, expected: int, owner: str) -> None:
-    """Raise ``DGLError`` unless ``x`` has one row for each of the ``expected`` nodes or edges, naming the argument."""
+def require_rows(layer: Any, argument: str, x: Any, expected: int, owner: str, width: int | None = None) -> None:
+    """Raise ``DGLError`` unless ``x`` has one row for each of the ``expected`` nodes or edges, naming the argument.
+
+    With ``width``, unless it also has rows of that size and the layer's dtype: see :func:`require_width`.
+    """
     if x is None:
         raise DGLError(
             f"{type(layer).__name__}: {argument} is missing; expected a row for each of the {expected} {owner}"
@@ -222,6 +234,8 @@ def require_rows(layer: Any, argument: str, x: Any, expected: int, owner: str) -
             f"{type(layer).__name__}: {argument} of shape {tuple(x.shape)} was given for {expected} {owner}; "
             f"expected a row each{hint}"
         )
+    if width is not None:
+        require_width(layer, argument, x, width)
 
 
 def require_edge_weight(layer: Any, weight: Any, num_edges: int) -> None:
@@ -274,15 +288,6 @@ def _require_dtype(layer: Any, argument: str, x: Features) -> None:
     )
 
 
-def require_torch(layer: Any) -> None:
-    """Raise ``DGLError`` unless torch is the active backend, for a layer that is made of what only torch has."""
-    if active.name != "torch":
-        raise DGLError(
-            f"{type(layer).__name__} needs torch, but the backend is {active.name}; set DGLITE_BACKEND=torch before "
-            "dglite is imported"
-        )
-
-
 def require_dense_batch(layer: Any, argument: str, x: Tensor, width: int) -> None:
     """Raise ``DGLError`` unless ``x`` is (batch_size, N, width), naming the layer and its argument."""
     if x.ndim != 3 or x.shape[2] != width:
@@ -320,10 +325,11 @@ class _FunctionModule(Layer):
         return self.function(x)
 
 
-def require_one_size(layer: Any, argument: str, graph: DGLGraph, feat: Any) -> Tensor:
+def require_one_size(layer: Any, argument: str, graph: DGLGraph, feat: Any, width: int | None = None) -> Tensor:
     """Return the features of a layer that walks along edges again and again, so that sources are destinations.
 
-    Raises ``DGLError`` for a pair of features, a graph with two sets of nodes, and wrong numbers of rows.
+    Raises ``DGLError`` for a pair of features, a graph with two sets of nodes, wrong numbers of rows, and rows of
+    another size than ``width``, if that is not None.
     """
     require_graph(graph)
     if isinstance(feat, tuple) or graph.is_block or graph.num_src_nodes() != graph.num_dst_nodes():
@@ -332,7 +338,7 @@ def require_one_size(layer: Any, argument: str, graph: DGLGraph, feat: Any) -> T
             f"sources and destinations and one tensor of features; got {graph.num_src_nodes()} sources, "
             f"{graph.num_dst_nodes()} destinations and a {type(feat).__name__}"
         )
-    require_rows(layer, argument, feat, graph.num_src_nodes(), "nodes")
+    require_rows(layer, argument, feat, graph.num_src_nodes(), "nodes", width)
     return feat
 
 

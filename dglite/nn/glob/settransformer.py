@@ -7,12 +7,12 @@ from typing import final
 from ...backend import Tensor
 from ...graph import DGLGraph
 from .. import functional
-from ..base import Layer, nn
+from ..base import TorchLayer, nn
 from .setattention import InducedSetAttentionBlock, PMALayer, SetAttentionBlock
 
 
 @final
-class SetTransformerEncoder(Layer):
+class SetTransformerEncoder(TorchLayer):
     """Encoder of Lee et al., "Set transformer: a framework for attention-based permutation-invariant neural networks",
     2019: layers of attention among the nodes of each graph, whatever its edges.
 
@@ -56,7 +56,6 @@ class SetTransformerEncoder(Layer):
         dropouta: float = 0.0,
     ) -> None:
         super().__init__()
-        functional.require_torch(self)
         if block_type not in ("sab", "isab"):
             raise KeyError(f"SetTransformerEncoder: block_type={block_type!r} is not known; expected 'sab' or 'isab'")
         if block_type == "isab" and m is None:
@@ -79,7 +78,7 @@ class SetTransformerEncoder(Layer):
 
 
 @final
-class SetTransformerDecoder(Layer):
+class SetTransformerDecoder(TorchLayer):
     """Decoder of Lee et al., "Set transformer: a framework for attention-based permutation-invariant neural networks",
     2019: ``k`` learned seeds attend to the nodes of each graph, then to each other. It needs torch.
 
@@ -118,7 +117,6 @@ class SetTransformerDecoder(Layer):
         dropouta: float = 0.0,
     ) -> None:
         super().__init__()
-        functional.require_torch(self)
         self.d_model, self.n_layers, self.k = d_model, n_layers, k
         sizes = d_model, num_heads, d_head, d_ff, dropouth, dropouta
         self.pma = PMALayer(k, *sizes)

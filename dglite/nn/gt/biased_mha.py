@@ -6,14 +6,14 @@ from typing import Any, final
 
 from ...backend import Tensor, active, framework
 from .. import functional
-from ..base import Layer, nn
+from ..base import TorchLayer, nn
 
 _EMPTY_ROWS_ARE_NAN = active.name == "torch" and framework.__version__ < "2.5"
 """Whether torch's attention, by which rows that may read nothing are 0, gives NaN for them."""
 
 
 @final
-class BiasedMHA(Layer):
+class BiasedMHA(TorchLayer):
     r"""Attention whose scores are biased by the structure, of Ying et al., "Do transformers really perform bad for
     graph representation?", 2021.
 
@@ -45,7 +45,6 @@ class BiasedMHA(Layer):
         self, feat_size: int, num_heads: int, bias: bool = True, attn_bias_type: str = "add", attn_drop: float = 0.1
     ) -> None:
         super().__init__()
-        functional.require_torch(self)
         functional.require_multiple(self, "feat_size", feat_size, num_heads=num_heads)
         self.feat_size, self.num_heads, self.head_dim = feat_size, num_heads, feat_size // num_heads
         self.attn_bias_type = attn_bias_type
@@ -61,8 +60,7 @@ class BiasedMHA(Layer):
         for project in (self.q_proj, self.k_proj, self.v_proj):
             functional.xavier_uniform_(project.weight, gain=2**-0.5)
         functional.xavier_uniform_(self.out_proj.weight)
-        if self.out_proj.bias is not None:
-            nn.init.zeros_(self.out_proj.bias)
+        functional.zeros_(self.out_proj.bias)
 
     def forward(self, ndata: Tensor, attn_bias: Tensor | None = None, attn_mask: Tensor | None = None) -> Tensor:
         """Return the new features.

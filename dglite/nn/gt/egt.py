@@ -7,11 +7,11 @@ from typing import Any, final
 
 from ...backend import Tensor, framework
 from .. import functional
-from ..base import Layer, nn
+from ..base import TorchLayer, nn
 
 
 @final
-class EGTLayer(Layer):
+class EGTLayer(TorchLayer):
     r"""Layer of the edge-augmented graph transformer of Hussain et al., "Global self-attention as a replacement for
     graph convolution", 2022.
 
@@ -56,7 +56,6 @@ class EGTLayer(Layer):
         edge_update: bool = True,
     ) -> None:
         super().__init__()
-        functional.require_torch(self)
         functional.require_multiple(self, "feat_size", feat_size, num_heads=num_heads)
         self.num_heads, self.num_virtual_nodes, self.edge_update = num_heads, num_virtual_nodes, edge_update
         self.feat_size, self.edge_feat_size, self.dot_dim = feat_size, edge_feat_size, feat_size // num_heads

@@ -7,12 +7,12 @@ from typing import final
 
 from ...backend import Tensor
 from .. import functional
-from ..base import Layer, nn
+from ..base import TorchLayer, nn
 from .biased_mha import BiasedMHA
 
 
 @final
-class GraphormerLayer(Layer):
+class GraphormerLayer(TorchLayer):
     r"""Layer of Graphormer, of Ying et al., "Do transformers really perform bad for graph representation?", 2021.
 
     .. math:: h = \mathrm{norm}(x + \mathrm{attention}(x)), \quad \mathrm{norm}(h + \mathrm{ffn}(h))
@@ -52,7 +52,6 @@ class GraphormerLayer(Layer):
         activation: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         super().__init__()
-        functional.require_torch(self)
         self.norm_first = norm_first
         self.attn = BiasedMHA(feat_size, num_heads, attn_bias_type=attn_bias_type, attn_drop=attn_dropout)
         self.ffn = nn.Sequential(

@@ -6,12 +6,11 @@ from typing import final
 
 from ...backend import Tensor, framework
 from ...errors import DGLError
-from .. import functional
-from ..base import Layer, nn
+from ..base import TorchLayer, nn
 
 
 @final
-class LapPosEncoder(Layer):
+class LapPosEncoder(TorchLayer):
     """Learned positions of Kreuzer et al., "Rethinking graph transformers with spectral attention", 2021.
 
     A node's entries of the Laplacian's eigenvectors, each with its eigenvalue, go through a transformer or through
@@ -50,7 +49,6 @@ class LapPosEncoder(Layer):
         num_post_layer: int = 0,
     ) -> None:
         super().__init__()
-        functional.require_torch(self)
         self.model_type, self.k = model_type, k
         self.linear = nn.Linear(2, dim)
         if model_type == "Transformer":

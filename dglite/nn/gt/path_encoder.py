@@ -7,11 +7,11 @@ from typing import final
 from ...backend import Tensor, active, framework
 from ...errors import DGLError
 from .. import functional
-from ..base import Layer, nn
+from ..base import TorchLayer, nn
 
 
 @final
-class PathEncoder(Layer):
+class PathEncoder(TorchLayer):
     r"""Edge encoding of Ying et al., "Do transformers really perform bad for graph representation?", 2021.
 
     .. math:: b_{ij} = \frac{1}{d_{ij}} \sum_{n} x_{e_n} \cdot w_n, \quad
@@ -36,7 +36,6 @@ class PathEncoder(Layer):
 
     def __init__(self, max_len: int, feat_dim: int, num_heads: int = 1) -> None:
         super().__init__()
-        functional.require_torch(self)
         self.max_len, self.feat_dim, self.num_heads = max_len, feat_dim, num_heads
         self.embedding_table = nn.Embedding(max_len * num_heads, feat_dim)
 

@@ -8,7 +8,7 @@ from typing import final
 from ...backend import Tensor, framework
 from ...errors import DGLError
 from .. import functional
-from ..base import Layer, nn
+from ..base import Layer, TorchLayer, nn
 
 
 @final
@@ -42,7 +42,7 @@ class SpatialEncoder(Layer):
 
 
 @final
-class SpatialEncoder3d(Layer):
+class SpatialEncoder3d(TorchLayer):
     r"""Biases from distances in space, of Shi et al., "Benchmarking Graphormer on large-scale molecular modeling
     datasets", 2022.
 
@@ -68,7 +68,6 @@ class SpatialEncoder3d(Layer):
 
     def __init__(self, num_kernels: int, num_heads: int = 1, max_node_type: int = 100) -> None:
         super().__init__()
-        functional.require_torch(self)
         self.num_kernels, self.num_heads, self.max_node_type = num_kernels, num_heads, max_node_type
         self.means = nn.Parameter(framework.empty(num_kernels))
         self.stds = nn.Parameter(framework.empty(num_kernels))

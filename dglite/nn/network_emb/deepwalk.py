@@ -15,8 +15,7 @@ from ...ops import core
 from ...sampling import random_walk
 from ...structure.adjacency import Adjacency
 from ...structure.distinct import numbered
-from .. import functional
-from ..base import Layer, nn
+from ..base import TorchLayer, nn
 from .draw import Draw
 
 _PRODUCT: Expr = Operand(Side.U, 0) * Operand(Side.V, 1)
@@ -25,7 +24,7 @@ _LARGEST = 6.0
 
 
 @final
-class DeepWalk(Layer):
+class DeepWalk(TorchLayer):
     r"""Embeddings of nodes in which nodes close on random walks have large dot products, of Perozzi et al.,
     "DeepWalk: online learning of social representations", 2014, trained by negative sampling.
 
@@ -68,7 +67,6 @@ class DeepWalk(Layer):
         sparse: bool = True,
     ) -> None:
         super().__init__()
-        functional.require_torch(self)
         require_graph(g)
         if walk_length < window_size + 1:
             raise DGLError(f"DeepWalk: {walk_length=} is not more than {window_size=}; no walk has a whole window")

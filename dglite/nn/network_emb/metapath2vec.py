@@ -11,8 +11,7 @@ from ...backend import Tensor, framework
 from ...errors import DGLError
 from ...graph import DGLGraph
 from ...sampling import random_walk
-from .. import functional
-from ..base import Layer, nn
+from ..base import TorchLayer, nn
 from .draw import Draw
 
 _LARGEST = 10.0
@@ -20,7 +19,7 @@ _LARGEST = 10.0
 
 
 @final
-class MetaPath2Vec(Layer):
+class MetaPath2Vec(TorchLayer):
     r"""Embeddings of nodes of several types, of Dong et al., "metapath2vec: scalable representation learning for
     heterogeneous networks", 2017: skip-grams on random walks that follow a metapath, trained by negative sampling.
 
@@ -54,7 +53,6 @@ class MetaPath2Vec(Layer):
         sparse: bool = True,
     ) -> None:
         super().__init__()
-        functional.require_torch(self)
         if len(metapath) + 1 < window_size:
             raise DGLError(f"MetaPath2Vec: {window_size=} is more than the {len(metapath) + 1} nodes of a walk")
         self.hg, self.metapath, self.window_size = g, metapath, window_size

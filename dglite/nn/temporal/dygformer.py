@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, final
 from ...backend import Tensor, framework
 from ...errors import DGLError
 from .. import functional
-from ..base import Layer, nn
+from ..base import TorchLayer, nn
 from .sequences import event_features
 from .timeencoding import TimeEncoding
 
@@ -32,7 +32,7 @@ class EventSequence(NamedTuple):
 
 
 @final
-class DyGFormer(Layer):
+class DyGFormer(TorchLayer):
     r"""Embeddings of both ends of edges from their latest events, of Yu et al., "Towards better dynamic graph learning:
     new architecture and unified library", 2023.
 
@@ -71,7 +71,6 @@ class DyGFormer(Layer):
         dropout: float = 0.1,
     ) -> None:
         super().__init__()
-        functional.require_torch(self)
         functional.require_sizes(self, node_feats=node_feats, edge_feats=edge_feats)
         functional.require_sizes(self, least=1, num_neighbors=num_neighbors, patch_size=patch_size)
         functional.require_multiple(self, "num_neighbors", num_neighbors, patch_size=patch_size)

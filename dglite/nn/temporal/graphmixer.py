@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from ...backend import Tensor, framework
 from .. import functional
-from ..base import Layer, nn
+from ..base import Layer, TorchLayer, nn
 from .sequences import event_features
 from .timeencoding import TimeEncoding
 
@@ -33,7 +33,7 @@ def _perceptron(width: int, hidden: int, dropout: float) -> nn.Module:
 
 
 @final
-class GraphMixer(Layer):
+class GraphMixer(TorchLayer):
     r"""Embeddings of nodes from their latest events, of Cong et al., "Do we really need complicated model architectures
     for temporal networks?", 2023.
 
@@ -75,7 +75,6 @@ class GraphMixer(Layer):
         dropout: float = 0.1,
     ) -> None:
         super().__init__()
-        functional.require_torch(self)
         functional.require_sizes(self, node_feats=node_feats, edge_feats=edge_feats, num_layers=num_layers)
         functional.require_sizes(self, least=1, num_neighbors=num_neighbors, hidden_feats=hidden_feats)
         self._node_feats, self._edge_feats, self._num_neighbors = node_feats, edge_feats, num_neighbors

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, final
 from ...backend import Tensor, framework
 from ...errors import DGLError
 from .. import functional
-from ..base import Layer, nn
+from ..base import TorchLayer, nn
 from .timeencoding import TimeEncoding
 
 
 @final
-class TGNMemory(Layer):
+class TGNMemory(TorchLayer):
     r"""Memory of nodes that events update, of Rossi et al., "Temporal graph networks for deep learning on dynamic
     graphs", 2020.
 
@@ -57,7 +57,6 @@ class TGNMemory(Layer):
         message_dim: int | None = None,
     ) -> None:
         super().__init__()
-        functional.require_torch(self)
         functional.require_sizes(self, num_nodes=num_nodes, raw_msg_dim=raw_msg_dim)
         functional.require_sizes(self, least=1, memory_dim=memory_dim)
         self.num_nodes, self.raw_msg_dim, self.memory_dim = num_nodes, raw_msg_dim, memory_dim

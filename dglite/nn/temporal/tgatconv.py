@@ -11,7 +11,7 @@ from ...graph import DGLGraph
 from ...ops import core
 from ...ops.core import Attention, Score
 from .. import functional
-from ..base import Layer, nn
+from ..base import TorchLayer, nn
 from .timeencoding import TimeEncoding
 
 _BY_ENDS: Expr = Operand(Side.U, 0) * Operand(Side.V, 1)
@@ -19,7 +19,7 @@ _BY_EDGE: Expr = Operand(Side.E, 0) * Operand(Side.V, 1)
 
 
 @final
-class TGATConv(Layer):
+class TGATConv(TorchLayer):
     r"""Attention over the edges of the past, of Xu et al., "Inductive representation learning on temporal graphs",
     2020, and of the embeddings of Rossi et al., "Temporal graph networks for deep learning on dynamic graphs", 2020.
 
@@ -69,7 +69,6 @@ class TGATConv(Layer):
         merge: Literal["mlp", "sum"] = "mlp",
     ) -> None:
         super().__init__()
-        functional.require_torch(self)
         functional.require_sizes(self, least=1, num_heads=num_heads, out_feats=out_feats)
         functional.require_sizes(self, in_feats=in_feats, edge_feats=edge_feats)
         functional.require_multiple(self, "out_feats", out_feats, num_heads=num_heads)
@@ -112,9 +111,8 @@ class TGATConv(Layer):
             ``block.dstdata["_TIME"][block.edges()[1]] - block.edata["t"]``.
         """
         adjacency = functional.adjacency_of(graph)
-        source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat)
-        functional.require_width(self, "feat", source, self._in_src_feats)
-        functional.require_width(self, "feat", destination, self._in_dst_feats)
+        widths = self._in_src_feats, self._in_dst_feats
+        source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat, widths=widths)
         of_edge = self._edge_features(adjacency, age, edge_feat)
         now = self.time_encoding(age.new_zeros(1)).expand(destination.shape[0], -1)
         query = self._by_head(self.fc_query(framework.cat([destination, now], 1)))

@@ -6,11 +6,11 @@ from typing import final
 
 from ...backend import Tensor, framework
 from .. import functional
-from ..base import Layer, nn
+from ..base import TorchLayer, nn
 
 
 @final
-class TimeEncoding(Layer):
+class TimeEncoding(TorchLayer):
     r"""Cosines of a time at frequencies from 1 down to :math:`10^{-9}` (Xu et al., "Inductive representation learning
     on temporal graphs", 2020).
 
@@ -34,7 +34,6 @@ class TimeEncoding(Layer):
 
     def __init__(self, time_feats: int, learned: bool = True) -> None:
         super().__init__()
-        functional.require_torch(self)
         functional.require_sizes(self, least=1, time_feats=time_feats)
         self.time_feats, self.learned = time_feats, learned
         if learned:

@@ -13,9 +13,8 @@ import pytest
 import torch
 
 from dglite.errors import DGLError
-from dglite.kernels.cuda.graph.convert import simple_program
 from dglite.kernels.cuda.run.emulate import Emulator
-from dglite.kernels.cuda.run.program import BLOCK
+from dglite.kernels.cuda.run.program import BLOCK, make_program
 from tests.kernels.cuda.emulated import GPU, needs_compiler
 
 pytestmark = needs_compiler
@@ -52,7 +51,11 @@ KERNELS = {
         "out[count + i] = widen(brain[i]); }",
     ),
 }
-PROGRAM = simple_program("emulation", ("common",), "", KERNELS)
+TEXT = "".join(
+    f'extern "C" __global__ void __launch_bounds__(BLOCK) NAME_{name}({parameters}) {{ {body}; }}\n'
+    for name, (parameters, body) in KERNELS.items()
+)
+PROGRAM = make_program("emulation", ("common",), f"namespace dg {{ namespace NAME {{\n{TEXT}}} }}\n", tuple(KERNELS))
 
 
 def run(kernel: str, *words: int, grid: tuple[int, int] = (1, 1)) -> None:

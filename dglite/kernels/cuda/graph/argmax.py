@@ -51,19 +51,11 @@ def scatter(
 def _program(dtype: str, index: str) -> CudaProgram:
     argmax = "const index* argmax, const index* lookup"
     kernels = {
-        "gather": (
-            f"{argmax}, const item* from, item* out, long long count, long long width, double fill",
-            "gather_argmax(argmax, lookup, from, out, count, width, fill)",
-        ),
-        "places": (
-            f"{argmax}, long long* places, long long count, long long width, long long none",
-            "argmax_places(argmax, lookup, places, count, width, none)",
-        ),
-        "add": (
-            "const long long* places, const long long* elements, const item* from, item* out, long long count, "
-            "long long none",
-            "add_runs(places, elements, from, out, count, none)",
-        ),
+        "gather": f"gather_argmax({argmax}, const item* from, item* out, long long count, long long width, "
+        "double fill)",
+        "places": f"argmax_places({argmax}, long long* places, long long count, long long width, long long none)",
+        "add": "add_runs(const long long* places, const long long* elements, const item* from, item* out, "
+        "long long count, long long none)",
     }
     types = f"using item = {CPP_TYPES[dtype]};\nusing index = {CPP_TYPES[index]};\n"
     return simple_program("argmax", ("common", "argmax"), types, kernels)

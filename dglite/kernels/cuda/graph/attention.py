@@ -248,10 +248,12 @@ def bind_projection(
 @cache
 def projection_program(dtype: str, vec: int, lanes: int) -> CudaProgram:
     """Return the kernel that multiplies heads by vectors, loaded ``vec`` values at a time by ``lanes`` lanes."""
-    parameters = "const item* x, const item* left, const item* right, item* scores, long long rows, long long heads, "
-    kernel = f"project_heads<{vec}, {lanes}>(x, left, right, scores, rows, heads, features)"
-    kernels = {"project": (f"{parameters}long long features", kernel)}
-    return simple_program("projection", ("common", "projection"), f"using item = {CPP_TYPES[dtype]};\n", kernels)
+    kernel = (
+        f"project_heads<{vec}, {lanes}>(const item* x, const item* left, const item* right, item* scores, "
+        "long long rows, long long heads, long long features)"
+    )
+    types = f"using item = {CPP_TYPES[dtype]};\n"
+    return simple_program("projection", ("common", "projection"), types, {"project": kernel})
 
 
 def dropout_multipliers(
@@ -265,17 +267,9 @@ def dropout_multipliers(
 
 @cache
 def _dropout_program(dtype: str) -> CudaProgram:
-    body = f"""
-namespace dg {{ namespace NAME {{
-using compute = {CPP_TYPES[dtype]};
-extern "C" __global__ void __launch_bounds__(BLOCK) NAME_dropout(compute* out, long long num_edges, long long heads,
-    unsigned long long seed, unsigned long long threshold, double kept) {{
-    dropout_multipliers(out, num_edges, heads, Dropout{{seed, threshold, kept}});
-}}
-extern "C" __global__ void __launch_bounds__(BLOCK) NAME_add_heads(const compute* shares, compute* out,
-    long long num_edges, long long heads) {{
-    add_heads(shares, out, num_edges, heads);
-}}
-}} }}
-"""
-    return make_program("dropout", PARTS, body, ("dropout", "add_heads"))
+    kernels = {
+        "dropout": "dropout_multipliers(compute* out, long long num_edges, long long heads, "
+        "Dropout{unsigned long long seed, unsigned long long threshold, double kept})",
+        "add_heads": "add_heads(const compute* shares, compute* out, long long num_edges, long long heads)",
+    }
+    return simple_program("dropout", PARTS, f"using compute = {CPP_TYPES[dtype]};\n", kernels)

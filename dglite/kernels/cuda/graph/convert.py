@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 
@@ -88,35 +89,16 @@ def running_sums(runner: Runner, dtype: str, values: int, count: int) -> Memory:
 @cache
 def _program(index: str) -> CudaProgram:
     kernels = {
-        "count": (
-            "const index* rows, long long* counts, long long count, long long shift",
-            "count_digits(rows, counts, count, int(shift))",
-        ),
-        "scan": ("long long* counts, long long* totals, long long blocks", "scan_digit(counts, totals, blocks)"),
-        "deal": (
-            "const index* rows, const index* values, index* rows_out, index* values_out, const long long* starts, "
-            "const long long* totals, long long count, long long shift",
-            "deal(rows, values, rows_out, values_out, starts, totals, count, int(shift))",
-        ),
-        "starts": (
-            "const index* rows, index* indptr, long long count, long long num_rows",
-            "row_starts(rows, indptr, count, num_rows)",
-        ),
-        "chunks": (
-            "const index* indptr, long long num_rows, long long limit, int* is_long, int* chunks",
-            "count_chunks(indptr, num_rows, limit, is_long, chunks)",
-        ),
-        "cut": (
-            "const index* indptr, long long num_rows, long long limit, const long long* long_before, "
-            "const long long* chunks_before, index* chunk_rows, index* chunk_firsts, long long chunk_room, "
-            "index* long_rows, index* long_chunks, long long long_room",
-            "cut_rows(indptr, num_rows, limit, long_before, chunks_before, chunk_rows, chunk_firsts, chunk_room, "
-            "long_rows, long_chunks, long_room)",
-        ),
-        "pick": (
-            "const index* from, const index* places, index* out, long long count",
-            "pick(from, places, out, count)",
-        ),
+        "count": "count_digits(const index* rows, long long* counts, long long count, int(long long shift))",
+        "scan": "scan_digit(long long* counts, long long* totals, long long blocks)",
+        "deal": "deal(const index* rows, const index* values, index* rows_out, index* values_out, "
+        "const long long* starts, const long long* totals, long long count, int(long long shift))",
+        "starts": "row_starts(const index* rows, index* indptr, long long count, long long num_rows)",
+        "chunks": "count_chunks(const index* indptr, long long num_rows, long long limit, int* is_long, int* chunks)",
+        "cut": "cut_rows(const index* indptr, long long num_rows, long long limit, const long long* long_before, "
+        "const long long* chunks_before, index* chunk_rows, index* chunk_firsts, long long chunk_room, "
+        "index* long_rows, index* long_chunks, long long long_room)",
+        "pick": "pick(const index* from, const index* places, index* out, long long count)",
     }
     return simple_program("convert", ("common", "scan", "convert"), f"using index = {CPP_TYPES[index]};\n", kernels)
 
@@ -124,19 +106,20 @@ def _program(index: str) -> CudaProgram:
 @cache
 def _scan_program(dtype: str) -> CudaProgram:
     kernels = {
-        "tiles": (
-            "const value* in, long long* out, long long* totals, long long count",
-            "scan_tiles(in, out, totals, count)",
-        ),
-        "add": ("long long* out, const long long* starts, long long count", "scan_add(out, starts, count)"),
-        "end": ("long long* out, const long long* total", "if (threadIdx.x == 0) *out = *total"),
+        "tiles": "scan_tiles(const value* in, long long* out, long long* totals, long long count)",
+        "add": "scan_add(long long* out, const long long* starts, long long count)",
+        "end": "if (threadIdx.x == 0) *(long long* out) = *(const long long* total)",
     }
     return simple_program("scan", ("common", "scan"), f"using value = {CPP_TYPES[dtype]};\n", kernels)
 
 
-def simple_program(kind: str, parts: tuple[str, ...], types: str, kernels: dict[str, tuple[str, str]]) -> CudaProgram:
-    """Return the program of kernels that are given by their parameters and the call that they make."""
+_PARAMETER = re.compile(r"(?:const )?(?:(?:unsigned )?long long|\w+)\*? (\w+)")
+
+
+def simple_program(kind: str, parts: tuple[str, ...], types: str, kernels: dict[str, str]) -> CudaProgram:
+    """Return the program of kernels of one statement each, in which every parameter has its type before its name."""
     text = "\nnamespace dg { namespace NAME {\n" + types
-    for name, (parameters, call) in kernels.items():
+    for name, statement in kernels.items():
+        parameters, call = ", ".join(x[0] for x in _PARAMETER.finditer(statement)), _PARAMETER.sub(r"\1", statement)
         text += f'extern "C" __global__ void __launch_bounds__(BLOCK) NAME_{name}({parameters}) {{ {call}; }}\n'
     return make_program(kind, parts, text + "} }\n", tuple(kernels))

@@ -136,48 +136,20 @@ def _program(index: str, node: str) -> CudaProgram:
     types = f"using index = {CPP_TYPES[index]};\nusing node = {CPP_TYPES[node]};\n"
     important = "const double* weights, const double* by_vertex, const node* vertices, "
     kernels = {
-        "weigh": (
-            "const index* edges, long long count, const double* values, const long long* excluded, "
-            "long long num_excluded, double* weights, long long* wrong",
-            "labor_weigh(edges, count, values, excluded, num_excluded, weights, wrong)",
-        ),
-        "solve": (
-            f"const long long* offsets, long long rows, {important}long long fanout, double* factors",
-            "labor_solve(offsets, rows, weights, by_vertex, vertices, fanout, factors)",
-        ),
-        "begin": (
-            "double* by_vertex, long long* largest, long long room",
-            "labor_begin(by_vertex, largest, room)",
-        ),
-        "largest": (
-            "const node* rows, const node* vertices, long long count, const double* factors, long long* largest",
-            "labor_largest(rows, vertices, count, factors, largest)",
-        ),
-        "raise": (
-            "double* by_vertex, long long* largest, const long long* count",
-            "labor_raise(by_vertex, largest, count)",
-        ),
-        "expect": (
-            "const double* by_vertex, const long long* count, double* expected",
-            "labor_expect(by_vertex, count, expected)",
-        ),
-        "mark": (
-            f"const node* far, const node* rows, long long count, {important}const double* factors, word64 key, "
-            "word64 second, double share, double other, int* marks, double* results",
-            "labor_mark(far, rows, count, weights, by_vertex, vertices, factors, key, second, share, other, marks, "
-            "results)",
-        ),
-        "scale": (
-            "const long long* offsets, long long rows, const long long* before, const double* results, "
-            "double* scales, long long* taken",
-            "labor_scale(offsets, rows, before, results, scales, taken)",
-        ),
-        "list": (
-            "const node* from_far, const node* rows, const index* from_edges, long long count, "
-            "const long long* before, const double* results, const double* scales, const node* seeds, node* far, "
-            "node* near, index* edges, float* weights, long long* total",
-            "labor_list(from_far, rows, from_edges, count, before, results, scales, seeds, far, near, edges, weights, "
-            "total)",
-        ),
+        "weigh": "labor_weigh(const index* edges, long long count, const double* values, const long long* excluded, "
+        "long long num_excluded, double* weights, long long* wrong)",
+        "solve": f"labor_solve(const long long* offsets, long long rows, {important}long long fanout, double* factors)",
+        "begin": "labor_begin(double* by_vertex, long long* largest, long long room)",
+        "largest": "labor_largest(const node* rows, const node* vertices, long long count, const double* factors, "
+        "long long* largest)",
+        "raise": "labor_raise(double* by_vertex, long long* largest, const long long* count)",
+        "expect": "labor_expect(const double* by_vertex, const long long* count, double* expected)",
+        "mark": f"labor_mark(const node* far, const node* rows, long long count, {important}const double* factors, "
+        "word64 key, word64 second, double share, double other, int* marks, double* results)",
+        "scale": "labor_scale(const long long* offsets, long long rows, const long long* before, "
+        "const double* results, double* scales, long long* taken)",
+        "list": "labor_list(const node* from_far, const node* rows, const index* from_edges, long long count, "
+        "const long long* before, const double* results, const double* scales, const node* seeds, node* far, "
+        "node* near, index* edges, float* weights, long long* total)",
     }
     return simple_program("labor", ("common", "sample", "weigh", "labor"), types, kernels)

@@ -58,28 +58,14 @@ class DeviceNumbering:
 def _program(node: str) -> CudaProgram:
     ids = "const node* ids, long long room, const long long* count, "
     kernels = {
-        "clear": ("word64* keys, long long* values, long long size", "clear_table(keys, values, size)"),
-        "place": (
-            ids + "word64* keys, long long* values, long long size, node* listed",
-            "place_ids(ids, room, count, keys, values, size, listed)",
-        ),
-        "enter": (
-            ids + "word64* keys, long long* values, long long size, long long* slots",
-            "enter_ids(ids, room, count, keys, values, size, slots)",
-        ),
-        "find": (
-            ids + "const word64* keys, const long long* values, long long size, long long bound, node* numbers, "
-            "long long* missing",
-            "find_ids(ids, room, count, keys, values, size, bound, numbers, missing)",
-        ),
-        "flag": (
-            "const long long* values, const long long* slots, long long room, const long long* count, int* flags",
-            "flag_firsts(values, slots, room, count, flags)",
-        ),
-        "number": (
-            ids + "long long* values, const long long* slots, const long long* before, long long listed_room, "
-            "const long long* num_listed, node* numbers, node* listed, long long* total",
-            "number_ids(ids, room, count, values, slots, before, listed_room, num_listed, numbers, listed, total)",
-        ),
+        "clear": "clear_table(word64* keys, long long* values, long long size)",
+        "place": f"place_ids({ids}word64* keys, long long* values, long long size, node* listed)",
+        "enter": f"enter_ids({ids}word64* keys, long long* values, long long size, long long* slots)",
+        "find": f"find_ids({ids}const word64* keys, const long long* values, long long size, long long bound, "
+        "node* numbers, long long* missing)",
+        "flag": "flag_firsts(const long long* values, const long long* slots, long long room, const long long* count, "
+        "int* flags)",
+        "number": f"number_ids({ids}long long* values, const long long* slots, const long long* before, "
+        "long long listed_room, const long long* num_listed, node* numbers, node* listed, long long* total)",
     }
     return simple_program("number", ("common", "sample"), f"using node = {CPP_TYPES[node]};\n", kernels)

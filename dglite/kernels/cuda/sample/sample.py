@@ -232,70 +232,36 @@ def listed_entries(
     return Sampled(far, near, edges, offsets, room)
 
 
+_ROWS = "const index* indptr, const node* seeds, long long room, "
+_WEIGHED = "const index* indptr, const index* edge_ids, const node* seeds, long long room, const long long* degrees, "
+_DRAWS = "long long fanout, long long replace, word64 key, "
+_EXCLUDED = "const long long* excluded, long long num_excluded, const long long* firsts, "
+_MARKED = "const index* indptr, const index* indices, const node* seeds, long long room, const long long* degrees, "
+_MARKED += "long long fanout, word64 key, "
+_LISTED = (
+    "Listed<index, node>{const index* to_indices, const index* to_edge_ids, long long numbered, node* far, node* near, "
+    "index* edges}, long long* total)"
+)
+_KERNELS = {
+    "counts": "sample_counts(const index* indptr, long long num_rows, const node* seeds, long long room, "
+    "const long long* num_seeds, long long fanout, long long replace, long long* counts, long long* missing)",
+    "rows": f"sample_rows({_ROWS}{_DRAWS}const long long* offsets, int* scratch, {_LISTED}",
+    "all": f"list_all({_ROWS}const long long* offsets, long long entries, {_LISTED}",
+    "list": f"list_rows({_ROWS}long long fanout, const long long* firsts, const int* positions, "
+    f"const long long* offsets, {_LISTED}",
+    "weigh": f"weigh_rows({_WEIGHED}{_DRAWS}const double* values, const double* sums, {_EXCLUDED}{TIMES}double* keys, "
+    "int* positions, long long* counts, long long* wrong)",
+    "allow": f"allow_rows({_WEIGHED}{_DRAWS}word64 another, {_EXCLUDED}int* scratch, int* positions, "
+    "long long* counts)",
+    "mark": f"labor_rows<index, node, false>({_MARKED}long long* counts, nullptr, {{}}, nullptr)",
+    "take": f"labor_rows<index, node, true>({_MARKED}nullptr, const long long* offsets, {_LISTED}",
+    "sum": "sum_rows(const index* indptr, const index* edge_ids, long long num_rows, const double* values, "
+    "double* sums)",
+}
+"""By kernel, the call that it makes."""
+
+
 @cache
 def _program(index: str, node: str) -> CudaProgram:
     types = f"using index = {CPP_TYPES[index]};\nusing node = {CPP_TYPES[node]};\n"
-    return simple_program("sample", ("common", "sample", "weigh"), types, _kernels())
-
-
-def _kernels() -> dict[str, tuple[str, str]]:
-    """Return the parameters and the body of each kernel."""
-    rows = "const index* indptr, const node* seeds, long long room, "
-    weighed = (
-        "const index* indptr, const index* edge_ids, const node* seeds, long long room, const long long* degrees, "
-    )
-    draws = "long long fanout, long long replace, word64 key, "
-    excluded = "const long long* excluded, long long num_excluded, const long long* firsts, "
-    marked = (
-        "const index* indptr, const index* indices, const node* seeds, long long room, const long long* degrees, "
-        "long long fanout, word64 key, "
-    )
-    out = (
-        "const index* to_indices, const index* to_edge_ids, long long numbered, node* far, node* near, index* edges, "
-        "long long* total"
-    )
-    listed = "Listed<index, node>{to_indices, to_edge_ids, numbered, far, near, edges}, total)"
-    return {
-        "counts": (
-            "const index* indptr, long long num_rows, const node* seeds, long long room, const long long* num_seeds, "
-            "long long fanout, long long replace, long long* counts, long long* missing",
-            "sample_counts(indptr, num_rows, seeds, room, num_seeds, fanout, replace, counts, missing)",
-        ),
-        "rows": (
-            rows + draws + "const long long* offsets, int* scratch, " + out,
-            "sample_rows(indptr, seeds, room, fanout, replace, key, offsets, scratch, " + listed,
-        ),
-        "all": (
-            rows + "const long long* offsets, long long entries, " + out,
-            "list_all(indptr, seeds, room, offsets, entries, " + listed,
-        ),
-        "list": (
-            rows + "long long fanout, const long long* firsts, const int* positions, const long long* offsets, " + out,
-            "list_rows(indptr, seeds, room, fanout, firsts, positions, offsets, " + listed,
-        ),
-        "weigh": (
-            weighed + draws + "const double* values, const double* sums, " + excluded + TIMES + "double* keys, "
-            "int* positions, long long* counts, long long* wrong",
-            "weigh_rows(indptr, edge_ids, seeds, room, degrees, fanout, replace, key, values, sums, excluded, "
-            "num_excluded, firsts, times, levels, kinds, versioned, versions, keys, positions, counts, wrong)",
-        ),
-        "allow": (
-            weighed + draws + "word64 another, " + excluded + "int* scratch, int* positions, long long* counts",
-            "allow_rows(indptr, edge_ids, seeds, room, degrees, fanout, replace, key, another, excluded, "
-            "num_excluded, firsts, scratch, positions, counts)",
-        ),
-        "mark": (
-            marked + "long long* counts",
-            "labor_rows<index, node, false>(indptr, indices, seeds, room, degrees, fanout, key, counts, nullptr, {}, "
-            "nullptr)",
-        ),
-        "take": (
-            marked + "const long long* offsets, " + out,
-            "labor_rows<index, node, true>(indptr, indices, seeds, room, degrees, fanout, key, nullptr, offsets, "
-            + listed,
-        ),
-        "sum": (
-            "const index* indptr, const index* edge_ids, long long num_rows, const double* values, double* sums",
-            "sum_rows(indptr, edge_ids, num_rows, values, sums)",
-        ),
-    }
+    return simple_program("sample", ("common", "sample", "weigh"), types, _KERNELS)

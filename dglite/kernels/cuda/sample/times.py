@@ -59,22 +59,13 @@ def sample_latest(
 @cache
 def _program(index: str) -> CudaProgram:
     kernels = {
-        "split": (
-            "const long long* versioned, long long room, const long long* count, long long versions, long long* nodes",
-            "split_nodes(versioned, room, count, versions, nodes)",
-        ),
-        "join": (
-            "long long* far, const long long* rows, long long room, const long long* count, "
-            "const long long* versioned, long long versions",
-            "join_nodes(far, rows, room, count, versioned, versions)",
-        ),
-        "latest": (
-            "const index* indptr, const index* edge_ids, const long long* seeds, long long room, "
-            "const long long* degrees, long long fanout, const long long* excluded, long long num_excluded, "
-            f"const long long* firsts, {TIMES}int* positions, long long* counts",
-            "latest_rows(indptr, edge_ids, seeds, room, degrees, fanout, excluded, num_excluded, firsts, times, "
-            "levels, kinds, versioned, versions, positions, counts)",
-        ),
+        "split": "split_nodes(const long long* versioned, long long room, const long long* count, long long versions, "
+        "long long* nodes)",
+        "join": "join_nodes(long long* far, const long long* rows, long long room, const long long* count, "
+        "const long long* versioned, long long versions)",
+        "latest": "latest_rows(const index* indptr, const index* edge_ids, const long long* seeds, long long room, "
+        "const long long* degrees, long long fanout, const long long* excluded, long long num_excluded, "
+        f"const long long* firsts, {TIMES}int* positions, long long* counts)",
     }
     types = f"using index = {CPP_TYPES[index]};\n"
     return simple_program("times", ("common", "sample", "weigh", "times"), types, kernels)

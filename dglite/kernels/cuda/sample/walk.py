@@ -40,12 +40,9 @@ def walk(runner: Runner, structure: Structure, walks: Walks, begin: int, end: in
 @cache
 def _program(index: str, node: str) -> CudaProgram:
     kernels = {
-        "walk": (
-            "const index* indptr, const index* indices, const index* edge_ids, const double* weights, "
-            "const double* stops, long long begin, long long end, long long length, word64 key, long long count, "
-            "node* traces, node* edges, long long* wrong",
-            "walk(indptr, indices, edge_ids, weights, stops, begin, end, length, key, count, traces, edges, wrong)",
-        )
+        "walk": "walk(const index* indptr, const index* indices, const index* edge_ids, const double* weights, "
+        "const double* stops, long long begin, long long end, long long length, word64 key, long long count, "
+        "node* traces, node* edges, long long* wrong)"
     }
     types = f"using index = {CPP_TYPES[index]};\nusing node = {CPP_TYPES[node]};\n"
     return simple_program("walk", ("common", "sample", "weigh", "walk"), types, kernels)

@@ -66,6 +66,7 @@ struct Fiber {
     Warp* warp = nullptr;
     Block* block = nullptr;
     bool started = false, done = false, looked = false;
+    bool reusable = false;  // its stack is where a thread has ended and the next one begins
     const Barrier* waits = nullptr;
     unsigned seen = 0;
     ucontext_t context;
@@ -122,17 +123,20 @@ inline void arrive(Barrier& barrier, int expected) {
     }
 }
 
+// Run thread after thread: another context would ask the kernel for the signal mask twice.
 inline void entry() {
-    invoked(invoked_kernel, invoked_words);
-    running->done = true;
-    Block& block = *running->block;
-    --block.alive;
-    // A block's barrier counts the threads that are left, as the hardware does.
-    if (block.alive > 0 && block.barrier.arrived == block.alive) {
-        block.barrier.arrived = 0;
-        ++block.barrier.generation;
+    for (;;) {
+        invoked(invoked_kernel, invoked_words);
+        running->done = running->reusable = true;
+        Block& block = *running->block;
+        --block.alive;
+        // A block's barrier counts the threads that are left, as the hardware does.
+        if (block.alive > 0 && block.barrier.arrived == block.alive) {
+            block.barrier.arrived = 0;
+            ++block.barrier.generation;
+        }
+        if (setjmp(running->resume) == 0) leave();
     }
-    leave();
 }
 
 // Exchange a 64-bit value: returns all lanes' values.
@@ -177,8 +181,10 @@ inline void prepare(Fiber& fiber, Block& block, int number) {
     fiber.lane = number % LANES;
     fiber.block = &block;
     fiber.warp = &block.warps[number / LANES];
-    fiber.started = fiber.done = false;
+    fiber.started = fiber.reusable;
+    fiber.done = fiber.reusable = false;
     fiber.waits = nullptr;
+    if (fiber.started) return;
     getcontext(&fiber.context);
     fiber.context.uc_stack.ss_sp = fiber.stack.get();
     fiber.context.uc_stack.ss_size = STACK_BYTES;
