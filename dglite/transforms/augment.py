@@ -32,7 +32,7 @@ class DropNode(BaseTransform):
     """Drops each node, and the edges at it, with probability ``p``. You et al., Graph Contrastive Learning (2020)."""
 
     def __init__(self, p: float = 0.5) -> None:
-        self.p = number_of(p, "a probability", 0, 1)
+        self.p = number_of(p, "p, a probability,", 0, 1)
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
         require_graph(g)
@@ -47,7 +47,7 @@ class DropEdge(BaseTransform):
     """Drops each edge with probability ``p``. Rong et al., DropEdge (2020)."""
 
     def __init__(self, p: float = 0.5) -> None:
-        self.p = number_of(p, "a probability", 0, 1)
+        self.p = number_of(p, "p, a probability,", 0, 1)
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
         require_graph(g)
@@ -88,7 +88,7 @@ class FeatMask(BaseTransform):
     def __init__(
         self, p: float = 0.5, node_feat_names: Sequence[str] | None = None, edge_feat_names: Sequence[str] | None = None
     ) -> None:
-        self.p = number_of(p, "a probability", 0, 1)
+        self.p = number_of(p, "p, a probability,", 0, 1)
         self.node_feat_names, self.edge_feat_names = node_feat_names, edge_feat_names
 
     def __call__(self, g: DGLGraph) -> DGLGraph:

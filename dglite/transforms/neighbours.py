@@ -89,7 +89,10 @@ def segmented_knn_graph(
     sizes, x = integer_array(segs, "numbers of points").astype(np.int64), _tensor_of(x)
     num_points = active.shape(x)[0]
     if sizes.ndim != 1 or sizes.sum() != num_points:
-        raise DGLError(f"segmented_knn_graph: {sizes.tolist()} do not sum to the {num_points} points")
+        raise DGLError(
+            f"segmented_knn_graph: segs={sizes.tolist()!s:.80} must be a list, the number of points of each set, that "
+            f"sums to the {num_points} points"
+        )
     return _knn(x, k, sizes, algorithm, dist, exclude_self)
 
 

@@ -165,7 +165,10 @@ def _warn_left_out(etypes: Sequence[str], relations: Sequence[tuple[str, str, st
 
 def _numbers(frame: Frame, field: str, names: Sequence[str], kind: str) -> np.ndarray:
     if field not in frame:
-        raise DGLError(f"to_heterogeneous: the {kind}s have no feature {field!r} that says their types")
+        raise DGLError(
+            f"to_heterogeneous: the {kind}s have no feature {field!r} that says their types; dglite.to_homogeneous "
+            f"writes it, or set the number of each {kind}'s type, g.{kind[0]}data[{field!r}] = tensor"
+        )
     numbers = active.to_numpy(frame[field])
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
         raise DGLError(f"to_heterogeneous: {field!r} must be an integer for each {kind}, got {numbers.dtype} rows")

@@ -40,6 +40,8 @@ class GroupRevRes(Layer):
     x (num_nodes, size) -> (num_nodes, size)
     """
 
+    names_its_layers = True
+
     def __init__(self, gnn_module: nn.Module, groups: int = 2) -> None:
         super().__init__()
         functional.require_torch(self)
