@@ -59,7 +59,7 @@ def graph(
     """
     if isinstance(data, DGLGraph):
         raise DGLError("the edges given are a DGLGraph already; use it, or g.clone()")
-    if not isinstance(ntype, str | None):
+    if ntype is not None and not isinstance(ntype, str):
         hint = f"num_nodes={ntype}" if isinstance(ntype, int) else "sources and destinations as one pair, graph((u, v))"
         raise DGLError(
             f"the second argument of graph() is the node type, a string, got {type(ntype).__name__}; give {hint}"
