@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, Literal, overload
 
@@ -11,7 +10,7 @@ import numpy as np
 from ..arguments import explained
 from ..backend import Tensor, active
 from ..convert import graph
-from ..errors import DGLError, DGLWarning
+from ..errors import DGLError, warn
 from ..graph import DGLGraph
 from ..graph.storage import make_graph
 from ..progress import progress
@@ -117,11 +116,7 @@ def _knn(x: Tensor, k: int, sizes: np.ndarray | None, algorithm: str, dist: str,
         raise DGLError("a set of points is empty; each needs at least one")
     most = int(segments.min()) - exclude_self
     if k > most:
-        warnings.warn(
-            f"k = {k}, but the smallest set has {most} neighbours to choose from; every node gets {most}, in all sets",
-            DGLWarning,
-            stacklevel=4,
-        )
+        warn(f"k = {k}, but the smallest set has {most} neighbours to choose from; every node gets {most}, in all sets")
         k = most
     if arrays is not HOST:
         return _knn_there(arrays, points, k, segments, sizes is not None, exclude_self)

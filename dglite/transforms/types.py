@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, overload
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from ..arguments import explained
 from ..backend import Tensor, active
-from ..errors import DGLError, DGLWarning
+from ..errors import DGLError, warn
 from ..frame import EID, ETYPE, NID, NTYPE, Frame
 from ..graph import DGLGraph
 from ..graph.scope import copies
@@ -155,11 +154,9 @@ def to_heterogeneous(
 def _warn_left_out(etypes: Sequence[str], relations: Sequence[tuple[str, str, str]]) -> None:
     left_out = sorted(set(etypes) - {name for _, name, _ in relations})
     if left_out:
-        warnings.warn(
+        warn(
             f"to_heterogeneous: no edge is of type {', '.join(map(repr, left_out))}, so that the node types of its "
-            "ends cannot be known, and it is left out; give metagraph=, such as g.metagraph() of the graph that it was",
-            DGLWarning,
-            stacklevel=4,
+            "ends cannot be known, and it is left out; give metagraph=, such as g.metagraph() of the graph that it was"
         )
 
 
