@@ -276,8 +276,8 @@ def _segments(numbers: dict[int, Any], counts: dict[int, int], names: Any, label
         sizes = integer_array(numbers[i], f"numbers of {label}").astype(np.int64)
         if sizes.ndim != 1 or (len(sizes) and sizes.min() < 0) or sizes.sum() != count:
             raise DGLError(
-                f"batch numbers {sizes.tolist()} of type {names[i]!r} must be a list, one number for each graph, and "
-                f"sum to its {count} {label}"
+                f"batch numbers {sizes.tolist()} of type {names[i]!r} must sum to its {count} {label}; give a list, "
+                "one number for each graph"
             )
         result.append(sizes)
     if len({len(sizes) for sizes in result}) > 1:

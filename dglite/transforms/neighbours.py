@@ -89,8 +89,8 @@ def segmented_knn_graph(
     num_points = active.shape(x)[0]
     if sizes.ndim != 1 or sizes.sum() != num_points:
         raise DGLError(
-            f"segmented_knn_graph: segs={sizes.tolist()!s:.80} must be a list, the number of points of each set, that "
-            f"sums to the {num_points} points"
+            f"segmented_knn_graph: segs={sizes.tolist()!s:.80} do not sum to the {num_points} points; give a list, the "
+            "number of points of each set"
         )
     return _knn(x, k, sizes, algorithm, dist, exclude_self)
 
