@@ -1,8 +1,8 @@
 """More of what newcomers type, and words of the error: see :mod:`tests.test_mistakes`, which runs them.
 
-Rows before ``AGAIN`` were graded: a message says all if it has what came, what was expected and what to do, in the user's
-terms. Before they came in, 163 of 383 messages said all, 126 half and 94 nothing; of DGL 2.1's, 54 say all, 101 half and
-175 nothing, and DGL lacks what the other 53 call.
+Rows before ``AGAIN`` were graded: a message says all if it has what came, what was expected and what to do, in the
+user's terms. Before they came in, 163 of 383 messages said all, 126 half and 94 nothing; of DGL 2.1's, 54 say all,
+101 half and 175 nothing, and DGL lacks what the other 53 call.
 """
 
 from __future__ import annotations
