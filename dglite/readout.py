@@ -314,8 +314,8 @@ def _topk(
 def _require_element(shape: Sequence[int], sortby: int | None) -> None:
     if sortby is not None and (len(shape) != 1 or not -shape[0] <= sortby < shape[0]):
         raise DGLError(
-            f"top k: sortby={sortby} is no column of the feature, whose rows have shape {tuple(shape)}; expected rows "
-            "of shape (width,) and sortby from 0 to width - 1, or None"
+            f"top k: sortby={sortby} needs a feature (rows, width) with that element, whose rows here have shape "
+            f"{tuple(shape)}; expected sortby from 0 to width - 1, or None"
         )
 
 

@@ -258,7 +258,7 @@ ARGUMENTS = [
     ("dgl.sampling.random_walk(g, [0], length=-1)", "length must be an integer >= 0, got -1"),
     ("dgl.to_simple(g, aggregator='avg')", "'avg'", "expected one of ('arbitrary', 'sum', 'mean')"),
     ("dgl.line_graph(g, backtrack=False)", "'backtrack'"),
-    ("dgl.topk_nodes(g, 'x', 2, sortby=99)", "sortby=99", "rows have shape (8,)", "from 0 to width - 1"),
+    ("dgl.topk_nodes(g, 'x', 2, sortby=99)", "sortby=99", "rows here have shape (8,)", "from 0 to width - 1"),
     ("h.in_degrees(etype='likes')", "'likes'", "expected one of [('user', 'follows', 'user')"),
     ("g.adj_external(scipy_fmt='dense')", "'dense'", "expected 'coo' or 'csr'"),
     ("g.filter_nodes(lambda n: n.data['y'] == 1, ntype='user')", "'user'", "expected one of ['_N']"),
