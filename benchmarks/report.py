@@ -281,8 +281,8 @@ def projects(results: dict[str, Any]) -> str:
 
 
 def projects_seen(results: dict[str, Any]) -> str:
-    """Return the share of tests, and one row per code base."""
-    return f"{projects_summary(results['records'])}\n\n{projects_table(results['records'])}"
+    """Return the number of code bases and the share of tests."""
+    return f"{len(results['records'])} code bases. {projects_summary(results['records'])}"
 
 
 def scaling(results: dict[str, Any]) -> str:

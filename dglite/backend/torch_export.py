@@ -129,8 +129,9 @@ def export(
             named = inspect.signature(model.forward).bind(*args, **kwargs).arguments
         except TypeError as error:
             raise DGLError(
-                f"{type(model).__name__}.forward does not take these arguments ({error}); where that is a vertex "
-                "program of dglite.dynamic, its steps depend on the graph, and it cannot be exported"
+                f"{type(model).__name__}.forward does not take these arguments ({error}); give those of a call, as in "
+                "dglite.export(model, g, x). A vertex program of dglite.dynamic cannot be exported: its steps depend "
+                "on the graph"
             ) from error
         counts = _counts((args, kwargs))
         shapes = {name: _shapes_of(value, counts) for name, value in named.items()}

@@ -30,7 +30,7 @@ STATE = (
     "_readonly",
 )
 """Attributes of a graph that a scope restores."""
-_OUTERMOST, BY_THREAD = "_scope", "_states"
+OUTERMOST, BY_THREAD = "_scope", "_states"
 """The first open scope; or, once two threads have scopes, states by thread, with None for threads without a scope."""
 _moving = new_lock()
 
@@ -67,8 +67,9 @@ class LocalScope:
         with _moving:
             states = state.get(BY_THREAD)
             if states is None:
-                saved = self._saved = {name: state[name] for name in STATE}
-                first = state.setdefault(_OUTERMOST, self)
+                alone = len(state) == len(STATE)  # with nothing that users or caches have put beside it
+                saved = self._saved = state.copy() if alone else {name: state[name] for name in STATE}
+                first = state.setdefault(OUTERMOST, self)
                 if first._thread == thread:
                     _copy_frames(state, saved)
                     return
@@ -90,8 +91,8 @@ class LocalScope:
             states = state.get(BY_THREAD)
             if states is None:
                 state.update(self._saved)
-                if state.get(_OUTERMOST) is self:
-                    del state[_OUTERMOST]
+                if state.get(OUTERMOST) is self:
+                    del state[OUTERMOST]
             elif not self._outermost:
                 states[self._thread] = self._saved
             else:
@@ -117,7 +118,7 @@ def _copy_frames(state: dict[str, Any], saved: dict[str, Any]) -> None:
 
 def _moved_to_threads(state: dict[str, Any]) -> dict[int | None, dict[str, Any]]:
     """Move a graph's state to a table by thread: one thread has a scope open, and another one opens its first."""
-    first = state.pop(_OUTERMOST)
+    first = state.pop(OUTERMOST)
     first._outermost = True
     scoped: dict[str, Any] = {name: state[name] for name in STATE}
     states = state[BY_THREAD] = {None: first._saved, first._thread: scoped}
@@ -135,10 +136,14 @@ def state_of_thread(graph: Any) -> dict[str, Any]:
     return states.get(get_ident()) or states[None]  # type: ignore[no-any-return]
 
 
-def set_in_thread(graph: Any, name: str, value: Any) -> None:
-    """Set an attribute of a graph that has a table by thread, for this thread."""
-    with _moving:
-        state_of_thread(graph)[name] = value
+def set_state(graph: Any, **values: Any) -> None:
+    """Set attributes of a graph, some of :data:`STATE`, as this thread sees them."""
+    state: dict[str, Any] = graph.__dict__
+    if BY_THREAD in state:
+        with _moving:
+            state_of_thread(graph).update(values)
+    else:
+        state.update(values)
 
 
 def leave_scopes(state: dict[str, Any]) -> None:
@@ -146,7 +151,7 @@ def leave_scopes(state: dict[str, Any]) -> None:
     states = state.pop(BY_THREAD, None)
     if states is not None:
         state.update(states.get(get_ident()) or states[None])
-    state.pop(_OUTERMOST, None)
+    state.pop(OUTERMOST, None)
 
 
 def copies(frames: list[Frame | None]) -> list[Frame | None]:
