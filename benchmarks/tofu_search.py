@@ -13,7 +13,7 @@ from typing import Any
 import tofu_models
 from common import parser, save, table
 
-from dglite.tofu import baselines, capture, plan_captured
+from dglite.tofu import capture, plan_captured
 
 CERTIFIED = 8
 """Workers up to which plans are compared with a lower bound."""
@@ -44,8 +44,6 @@ def measure(make: Make, workers: int, limit: float | None) -> dict[str, Any]:
     captured = capture(work.module, work.loss, work.inputs, work.optimizer)
     plan = plan_captured(captured, workers)
     plans = plan.compare()
-    if work.name.startswith("Transformer"):
-        plans["Megatron"] = plan.baseline(baselines.megatron)
     free = plan_captured(captured, workers, memory=float("inf"))
     return {
         "model": work.name,
