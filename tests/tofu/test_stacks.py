@@ -53,5 +53,5 @@ def test_heads_can_be_split() -> None:
     for node in graph.nodes:
         if node.op == "call_function" and len(node.meta["val"].shape) == 4:
             args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
-            extents = {s.extent for s in strategies_of(node.target, args, kwargs, node.meta["val"])}
+            extents = {s.extent for s in strategies_of(node.target, args, kwargs)}
             assert {2, 3} <= extents, node
