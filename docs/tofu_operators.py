@@ -55,9 +55,9 @@ checked by the tests: run as a whole and in parts, evenly and unevenly, with the
 
 Of {total} operators in Core ATen, {done} are described ({percent} %): {element} element-wise, {described} by an
 expression for every element, {opaque} opaque along some dimensions. {recorded} more are recorded as other operators
-when a step is captured, and {missing} cannot be split. Beyond Core ATen, {more} more overloads are in the table's second
-part, and all that torch tags as element-wise follow the one rule. Of dglite's own operators in captured graphs, g-SpMM
-is split by destinations, edges (sums only) and features, g-SDDMM by edges and features.
+when a step is captured, and {missing} cannot be split. Beyond Core ATen, {more} more overloads are in the table's
+second part, and all that torch tags as element-wise follow the one rule. Of dglite's own operators in captured graphs,
+g-SpMM is split by destinations, edges (sums only) and features, g-SDDMM by edges and features.
 
 The indices named in "split along" are those of the calls in `tests/tofu/samples.py`; `i0`, `i1` are dimensions of the
 result in their order, **bold** ones are reduced: the parts make partial results.

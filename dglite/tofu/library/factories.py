@@ -45,9 +45,7 @@ def _strides(shape: tuple[int, ...], strides: list[int]) -> list[int]:
     return dense
 
 
-@rule(aten.full_like)
-def full_like(call: OperatorCall) -> SplitRule:
-    return elementwise(call)
+rule(aten.full_like)(elementwise)
 
 
 @rule(aten.rand_like, aten.randn_like, aten.bernoulli, aten.native_dropout)

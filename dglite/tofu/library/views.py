@@ -16,9 +16,7 @@ from .common import elementwise, fitted, index_names, outer, resized, slices
 aten = torch.ops.aten
 
 
-@rule(aten.alias, aten.detach, aten._to_copy, aten.lift_fresh_copy, aten.copy)
-def same(call: OperatorCall) -> SplitRule:
-    return elementwise(call)
+rule(aten.alias, aten.detach, aten._to_copy, aten.lift_fresh_copy, aten.copy)(elementwise)
 
 
 def _moved(call: OperatorCall, where: Callable[[tuple[Any, ...]], tuple[Any, ...]], **options: Any) -> SplitRule:
