@@ -153,7 +153,7 @@ def _vision(package: str, name: str, layers: int | None = None, tiny: bool = Fal
     options = {"num_classes": 10 if tiny else 1000} | ({SIZED[name]: size} if name in SIZED else {})
     with torch.device("cpu"):  # some constructors read numbers of tensors
         if package == "torchvision":
-            aux = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
+            aux = {"init_weights": False, "aux_logits": not tiny} if name in ("googlenet", "inception_v3") else {}
             module = getattr(library, name)(**options, **aux)
         else:
             module = library.create_model(name, **options)

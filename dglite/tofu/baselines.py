@@ -150,6 +150,11 @@ def megatron(coarse: Coarse, workers: int) -> list[SearchStep]:
                     fixed.setdefault(v, _cut_dim(strategy.inputs[i]) if strategy else rank - 1 if rank > 1 else None)
             made = _made(group, strategy) if strategy else dict.fromkeys(group.outputs)
             dims = made | dims
+    for group in reversed(coarse.operators):  # views of weights
+        if weights.issuperset(group.inputs) and group.outputs[0] in fixed:
+            cut = fixed[group.outputs[0]]
+            same = [s for s in group.call.strategies if cut is not None and _cut_dim(s.outputs[0]) == cut]
+            fixed.setdefault(group.inputs[0], _cut_dim(same[0].inputs[0]) if same else None)
     return search(coarse, [workers], Policy(replicate=True, fixed=fixed, weight=1e-6))
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch._decomp import core_aten_decompositions, get_decompositions
 from torch._library import simple_registry
 from torch._subclasses import FakeTensorMode
+from torch.fx import Node
 
 from ..errors import DGLError
 from .nodes import argument_key
@@ -112,6 +113,31 @@ def always(node: Any) -> bool | None:
     compare, bound = _COMPARISONS[node.target], node.args[1]
     least, most = compare(0.0, bound), compare(_LARGEST_RANDOM, bound)
     return least if least == most else None
+
+
+def known_value(node: Node, constants: Mapping[str, torch.Tensor]) -> Any:
+    """Return the number that a node is, if that depends on no input and on no random number, else None.
+
+    Modules compare masks that they have made, to find out which one they are.
+    """
+    order: dict[Node, None] = {}
+    stack = [node]
+    while stack:
+        above = [n for n in stack[-1].all_input_nodes if n not in order]
+        stack += above
+        if not above:
+            order[stack.pop()] = None
+    named = {name.replace(".", "_"): value for name, value in constants.items()}
+    values: dict[Node, Any] = {}
+    for each in order:
+        if each.op == "placeholder" and each.target in named:
+            values[each] = named[each.target]
+        elif each.op == "placeholder" or torch.Tag.nondeterministic_seeded in getattr(each.target, "tags", ()):
+            return None
+        else:
+            args, kwargs = torch.fx.node.map_arg((each.args, each.kwargs), values.__getitem__)
+            values[each] = each.target(*args, **kwargs)
+    return values[node].item()
 
 
 def described(func: Any, args: Any, kwargs: Any) -> Any:
