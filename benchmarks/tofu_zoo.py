@@ -172,6 +172,23 @@ def _first_output(out: Any, labels: torch.Tensor) -> torch.Tensor:
     return F.cross_entropy(out if isinstance(out, torch.Tensor) else out[0], labels)
 
 
+WIDTHS = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+SHAPES = {"Llama-3-8B": (4096, 14336, 32, 32), "Llama-3-70B": (8192, 28672, 80, 64)}
+LARGE = {"Llama-3-8B": (64, 10.0), "Llama-3-70B": (256, 60.0)}
+"""Large models: the workers that they are planned for, and the seconds that this may take."""
+
+
+def _llama(name: str, workers: int) -> Work:
+    """Return a large Llama, with a sequence of 2,048 words for each worker."""
+    import transformers  # noqa: PLC0415, RUF100
+
+    shape: dict[str, Any] = dict(zip(WIDTHS, SHAPES[name], strict=True))
+    shape |= {"vocab_size": 128256, "num_key_value_heads": 8, "max_position_embeddings": 8192, "rope_theta": 500000.0}
+    config = transformers.LlamaConfig(**shape, use_cache=False)
+    words = torch.zeros(workers, 2048, dtype=torch.long)
+    return transformers.LlamaForCausalLM(config), None, (), {"input_ids": words, "labels": words}
+
+
 def models() -> dict[str, Callable[..., Work]]:
     """Return what makes each model whose package is installed, of ``layers=`` layers or ``tiny=True``."""
     results: dict[str, Callable[..., Work]] = {}
@@ -255,19 +272,20 @@ BESIDE = {"DP": "data parallel", "FSDP": "FSDP", "Megatron": "Megatron"}
 
 def zoo_table(records: dict[str, Record]) -> str:
     """Return the records as a table: bytes and memory as multiples of those of known ways to partition."""
+    is_trained = any("trained" in r for r in records.values())
     head = ["model", "operators", "capture s", "search s", "GB sent", *(f"/ {name}" for name in BESIDE)]
-    head += ["GB a worker", *(f"/ {name}" for name in BESIDE), "within", "trains as one"]
+    head += ["GB a worker", *(f"/ {name}" for name in BESIDE), "within", *["trains as one"] * is_trained]
     rows = []
     for name, r in records.items():
-        trained = {True: "yes", None: ""}.get(r.get("trained"), "no")
+        trained = [{True: "yes", None: ""}.get(r.get("trained"), "no")] * is_trained
         if "error" in r:
-            rows.append([name, f"no plan: {r['error']}", *[""] * (len(head) - 3), trained])
+            rows.append([name, f"no plan: {r['error']}", *[""] * (len(head) - 2 - is_trained), *trained])
             continue
         row = [name, str(r["operators"]), f"{r['capture']:.1f}", f"{r['search']:.1f}", f"{r['bytes'] / 1e9:.2f}"]
         row += [f"{r['bytes_beside'].get(way, math.nan):.2f}" for way in BESIDE]
         row += [f"{r['memory'] / 1e9:.2f}", *(f"{r['memory_beside'].get(way, math.nan):.2f}" for way in BESIDE)]
         bound = r.get("certificate", "")
-        rows.append([*row, bound.split()[1] if bound.startswith("within") else bound.split(":")[0], trained])
+        rows.append([*row, bound.split()[1] if bound.startswith("within") else bound.split(":")[0], *trained])
     return table(head, rows)
 
 
@@ -359,6 +377,16 @@ def _answer(results: Any) -> list[float] | str:
         return "no answer"
 
 
+def plan_large(limit: float, certified: float) -> None:
+    """Plan the large models, and save."""
+    records: dict[str, Record] = {}
+    for name, (workers, seconds) in LARGE.items():
+        record = measure(lambda _, n=name, w=workers: _llama(n, w), workers, None, limit, certified)
+        records[f"{name}, {workers} workers"] = record | {"limit_seconds": seconds}
+        save("tofu_large", {"records": records})
+    print(zoo_table(records))
+
+
 def main() -> None:
     """Plan, then train, and save after each model, so that a run that was ended continues where it was."""
     options = parser(__doc__.split("\n")[0])
@@ -367,8 +395,12 @@ def main() -> None:
     options.add_argument("--workers", type=int, default=8)
     options.add_argument("--train", action="store_true", help="train tiny variants on two processes, too")
     options.add_argument("--limit", type=float, default=300.0, help="seconds of the processor for a plan")
+    options.add_argument("--large", action="store_true", help="plan the large Llamas instead")
     options.add_argument("--certified", type=float, default=120.0, help="seconds of the processor for a bound, or 0")
     given = options.parse_args()
+    if given.large:
+        plan_large(given.limit, given.certified)
+        return
     path, kept = RESULTS / "tofu_zoo.json", not given.quick and given.layers is None
     only = [name for name in given.only.split(",") if name]
     records: dict[str, Record] = json.loads(path.read_text())["records"] if kept and path.is_file() else {}
