@@ -351,6 +351,30 @@ class Model(nn.Module):
         return out
 
 
+def inferred(rank: int) -> list[float]:
+    module, (x, y) = net(), batch()
+    step = tofu.parallelize(module, functional.cross_entropy, torch.optim.SGD(module.parameters(), 0.1))
+    losses = [step(x, y).item()]
+    module.eval()
+    with torch.inference_mode():
+        losses.append(functional.cross_entropy(step.forward(x.clone()), y).item())
+    module.train()
+    return [*losses, step(x, y).item()]
+
+
+def test_inference_mode_is_no_obstacle(two: Workers) -> None:
+    module, (x, y) = net(), batch()
+    optimizer, losses = torch.optim.SGD(module.parameters(), 0.1), []
+    for train in (True, False, True):
+        loss = functional.cross_entropy(module.train(train)(x), y)
+        losses.append(loss.item())
+        if train:
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    assert two.run(inferred) == [pytest.approx(losses)] * 2
+
+
 def averaged(run: Any, use_buffers: bool) -> list[torch.Tensor]:
     """Return the tensors of an averaged model that was made before the first step."""
     models: list[Any] = []
