@@ -1,7 +1,7 @@
 """How long the search for a partition takes, and what plans communicate beside known ways to partition.
 
-From a captured graph to a plan, in seconds of the processor; everything on the meta device. The wide ResNets and LSTMs are those of Table 3.2 of
-Wang's dissertation, whose search takes 8.3 s for WResNet-152-10 and 66.6 s for RNN-10-8K.
+From a captured graph to a plan, in seconds of the processor; everything on the meta device. The wide ResNets and LSTMs
+are those of Table 3.2 of Wang's dissertation, whose search takes 8.3 s for WResNet-152-10 and 66.6 s for RNN-10-8K.
 """
 
 from __future__ import annotations
