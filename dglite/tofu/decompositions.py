@@ -173,8 +173,8 @@ class MetaOutputs:
 
 
 def meta_like(value: Any) -> Any:
-    """Return tensors, in tuples, lists or dicts, as new ones on the meta device."""
-    if isinstance(value, torch.Tensor):
+    """Return dense tensors, in tuples, lists or dicts, as new ones on the meta device."""
+    if isinstance(value, torch.Tensor) and value.layout == torch.strided:
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
     if isinstance(value, dict):
         return {name: meta_like(item) for name, item in value.items()}
