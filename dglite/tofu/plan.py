@@ -154,7 +154,8 @@ class PartitionPlan:
         """
         sent = sum(step.bytes for step in self._search_steps)
         least = self.lower_bound
-        gap = f"within {100 * (sent / least - 1):.2f}% of optimal" if least > 0 else "no bound" if sent else "optimal"
+        share = max(100 * (sent / least - 1), 0.0) if least > 0 else 0.0
+        gap = f"within {share:.2f}% of optimal" if least > 0 else "no bound" if sent else "optimal"
         return f"{gap}: {bytes_text(sent)} before fetches are shared, no plan less than {bytes_text(least)}"
 
     @cached_property
