@@ -136,7 +136,8 @@ def known_value(node: Node, constants: Mapping[str, torch.Tensor]) -> Any:
             return None
         else:
             args, kwargs = torch.fx.node.map_arg((each.args, each.kwargs), values.__getitem__)
-            values[each] = each.target(*args, **kwargs)
+            target: Any = each.target
+            values[each] = target(*args, **kwargs)
     return values[node].item()
 
 
