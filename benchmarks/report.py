@@ -63,6 +63,7 @@ from temporal import temporal_table
 from tofu_search import plans_table
 from tofu_throughput import throughput_table
 from tofu_train import steps_table as partitioned_table
+from tofu_zoo import zoo_summary, zoo_table
 from udf import pairs_table, sizes_table
 
 DOCS = ROOT / "docs"
@@ -274,6 +275,17 @@ def tofu_train(results: dict[str, Any]) -> str:
     return partitioned_table(results["records"])
 
 
+def tofu_zoo(results: dict[str, Any]) -> str:
+    """Return how many models are planned, and one row for each."""
+    records = results["records"]
+    return f"{zoo_summary(records)}\n\n{zoo_table(records)}"
+
+
+def tofu_large(results: dict[str, Any]) -> str:
+    """Return one row for each model."""
+    return zoo_table(results["records"])
+
+
 def projects(results: dict[str, Any]) -> str:
     """Return the share of tests, one row per code base, and what was run of each."""
     records = results["records"]
@@ -388,6 +400,8 @@ SECTIONS = (
     (tofu_search, "tofu_search"),
     (tofu_throughput, "tofu_throughput"),
     (tofu_train, "tofu_train"),
+    (tofu_zoo, "tofu_zoo"),
+    (tofu_large, "tofu_large"),
     (distributed, "distributed"),
     (cluster, "cluster"),
 )
