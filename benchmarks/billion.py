@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -27,17 +28,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
+from common import save, table
 
 from dglite.data import GraphFolder, convert_tables, estimate_conversion
 from dglite.dataloading import DataLoader, MappedFeatures, NeighborSampler, ScheduledFeatures, TensorFeatures
 from dglite.errors import DGLError
 from dglite.nn import SAGEConv
 
-FILE, GROUP, HIDDEN = 10_000_000, 1_000_000, 64
-"""Rows of a file, and of a row group; width of the model."""
+FILE, GROUP, HIDDEN, KEPT = 10_000_000, 1_000_000, 64, 1_000_000_000
+"""Rows of a file, and of a row group; width of the model; edges from which on results are kept."""
 
 
 def node_ids(numbers: np.ndarray, sparse: bool) -> np.ndarray:
@@ -47,6 +47,9 @@ def node_ids(numbers: np.ndarray, sparse: bool) -> np.ndarray:
 
 def write_nodes(path: Path, num_nodes: int, width: int, sparse: bool) -> None:
     """Write the Parquet file of nodes, with their features unless ``width`` is 0."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     rng = np.random.default_rng(0)
     schema = pa.schema([("id", pa.int64()), *([("x", pa.list_(pa.float16(), width))] if width else [])])
     rows = max(1, min(GROUP, (1 << 26) // (2 * max(width, 1))))
@@ -72,6 +75,9 @@ def write_features(path: Path, num_nodes: int, width: int) -> None:
 
 def write_edges(folder: Path, num_nodes: int, num_edges: int, sparse: bool) -> None:
     """Write the Parquet files of edges."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     rng = np.random.default_rng(1)
     for number, first in enumerate(range(0, num_edges, FILE)):
         schema = pa.schema([("src", pa.int64()), ("dst", pa.int64())])
@@ -89,7 +95,7 @@ def resident() -> int:
 
 
 def convert(folder: Path, memory: str) -> None:
-    """Convert, and print the seconds and the highest anonymous memory beyond what was there before."""
+    """Convert, and print as JSON the seconds and the highest anonymous memory beyond what was there before."""
     before, highest, is_done = resident(), 0, threading.Event()
 
     def watch() -> None:
@@ -104,7 +110,7 @@ def convert(folder: Path, memory: str) -> None:
     seconds = time.perf_counter() - start
     is_done.set()
     watcher.join()
-    print(f"{seconds:.1f} s, {(highest - before) / 2**20:.0f} MB more memory at most")
+    print(json.dumps({"seconds": seconds, "memory": highest - before}))
 
 
 class Model(torch.nn.Module):
@@ -192,9 +198,8 @@ def bandwidth(path: Path) -> float:
     return count / (time.perf_counter() - start)
 
 
-def train(folder: GraphFolder, path: Path, batches: int, limits: list[str]) -> None:
-    """Print a line for each store: rates, hits beside Belady's bound, memory, and whether losses are the same."""
-    print(f"disk       {bandwidth(path) / 1e6:,.0f} MB a second from the beginning to the end")
+def train(folder: GraphFolder, path: Path, batches: int, limits: list[str]) -> list[dict[str, Any]]:
+    """Return a record for each way to hold features: rates, hits beside Belady's bound, whether losses are the same."""
 
     def mapped() -> MappedFeatures:
         forget(path)
@@ -204,35 +209,62 @@ def train(folder: GraphFolder, path: Path, batches: int, limits: list[str]) -> N
     epoch(folder, mapped(), 1, 0)  # compiles
     plain = epoch(folder, mapped(), batches, 1)
     asked = sum(map(len, plain.rows))
-    fits = path.stat().st_size < os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 0.7
-    in_memory = epoch(folder, TensorFeatures(np.load(path), widen=False), batches, 1) if fits else plain
-    if not fits:
-        print("in memory  not run, the features do not fit; rates are compared with no cache")
-    for name, part in (("no cache", plain), ("in memory", in_memory))[: 1 + fits]:
-        rate = asked / batches / part.seconds
-        print(f"{name:10} {1e3 * part.seconds:,.0f} ms a batch, {rate / 1e3:,.0f} thousand rows a second")
-    beside = "in memory" if fits else "without a cache"
+
+    def record(store: str, workers: int, part: Part, **more: Any) -> dict[str, Any]:
+        result = {"store": store, "workers": workers, "first": part.first, "seconds": part.seconds}
+        result |= {"rows": asked / batches, "same": part.losses == plain.losses, **more}
+        print(json.dumps(result), flush=True)
+        return result
+
+    records = [record("mapped", 1, plain)]
+    if path.stat().st_size < os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 0.7:
+        in_memory = epoch(folder, TensorFeatures(np.load(path), widen=False), batches, 1)
+        records.append(record("in memory", 1, in_memory))
     for limit, workers in itertools.product(limits, (1, 2)):
         store, before = ScheduledFeatures(mapped(), limit), resident()
-        print(f"{limit:10} {workers} workers: ", end="")
         try:
             part = epoch(folder, store, batches, workers)
         except DGLError as error:
-            print(error)
+            print(f"{limit}: {error}")
             continue
-        bound = fewest_reads(part.rows, store.capacity, folder.graph.num_nodes())
-        same = "the same" if part.losses == plain.losses == in_memory.losses else "OTHER"
-        print(
-            f"{part.first:.1f} s to the first batch, {1e3 * part.seconds:,.0f} ms for each other "
-            f"({in_memory.seconds / part.seconds:.0%} of the rate {beside}); {store.misses * row_bytes / 1e6:,.0f} MB "
-            f"read, hits {store.hit_rate:.2%}, by Belady's bound {1 - bound / asked:.2%}; "
-            f"{(part.memory - before) >> 20:,} MB more memory; losses are {same}",
-            flush=True,
-        )
+        hits = {"hits": store.hit_rate}
+        hits["bound"] = 1 - fewest_reads(part.rows, store.capacity, folder.graph.num_nodes()) / asked
+        read = store.misses * row_bytes
+        records.append(record(f"schedule, {limit}", workers, part, read=read, memory=part.memory - before, **hits))
+    return records
+
+
+def stores_table(records: list[dict[str, Any]]) -> str:
+    """Return one row for each way to hold features."""
+    header = ["features", "workers", "s to the first batch", "s for each other", "thousand rows a second"]
+    header += ["MB read", "hits", "Belady's bound", "MB more memory", "losses"]
+    rows = []
+    for each in records:
+        row = [each["store"], f"{each['workers']}", f"{each['first']:.1f}", f"{each['seconds']:.2f}"]
+        row.append(f"{each['rows'] / each['seconds'] / 1e3:,.0f}")
+        if "hits" in each:
+            row += [f"{each['read'] / 1e6:,.0f}", f"{each['hits']:.2%}", f"{each['bound']:.2%}"]
+            row.append(f"{each['memory'] / 2**20:,.0f}")
+        else:
+            row += [""] * 4
+        rows.append([*row, "the same" if each["same"] else "OTHER"])
+    return table(header, rows)
+
+
+def billion_table(record: dict[str, Any]) -> str:
+    """Return the sizes, the conversion, and a table of the ways to hold features."""
+    seconds, memory = record["convert"]["seconds"], record["convert"]["memory"] / 2**30
+    text = (
+        f"{record['nodes']:,} nodes, {record['edges']:,} edges, {record['width']} features of float16. Converted with "
+        f'`memory="{record["memory"]}"` in {seconds:,.0f} s with {memory:.1f} GB more memory at most; opened in '
+        f"{record['open']:.3f} s. {record['batches']} batches of 1,000 seeds, fan-outs [15, 10, 5]; nothing was in "
+        f"memory before each row. From beginning to end, the disk reads {record['disk'] / 1e6:,.0f} MB a second."
+    )
+    return f"{text}\n\n{stores_table(record['stores'])}"
 
 
 def main() -> None:
-    """Run the steps and print a line for each."""
+    """Run the steps, print, save."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--nodes", type=float, default=1e8)
     options.add_argument("--edges", type=float, default=1.2e9)
@@ -255,18 +287,32 @@ def main() -> None:
         write_edges(folder, num_nodes, int(arguments.edges), sparse)
         tables = folder / "nodes.parquet", str(folder / "edges*.parquet"), folder / "graph"
         print(estimate_conversion(*tables, memory=arguments.memory))
-        print("convert    ", end="", flush=True)
-        subprocess.run([sys.executable, __file__, "--convert", name, "--memory", arguments.memory], check=True)
+        command = [sys.executable, __file__, "--convert", name, "--memory", arguments.memory]
+        converted = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        print(json.dumps(converted), flush=True)
         start = time.perf_counter()
         graph = GraphFolder(folder / "graph")
         num_edges = graph.graph.num_edges()
-        print(f"open       {time.perf_counter() - start:.3f} s, {num_edges:,} edges")
+        opened = time.perf_counter() - start
         for path in folder.glob("*.parquet"):
             path.unlink()
         features = folder / "features.npy" if arguments.apart else graph.feature_file("_N", "x")
         if arguments.apart:
             write_features(features, num_nodes, arguments.width)
-        train(graph, features, arguments.batches, arguments.limits)
+        record = {
+            "nodes": num_nodes,
+            "edges": num_edges,
+            "width": arguments.width,
+            "memory": arguments.memory,
+            "batches": arguments.batches,
+            "convert": converted,
+            "open": opened,
+            "disk": bandwidth(features),
+        }
+        record["stores"] = train(graph, features, arguments.batches, arguments.limits)
+    print(billion_table(record))
+    if num_edges >= KEPT:
+        save("billion", record)
 
 
 if __name__ == "__main__":

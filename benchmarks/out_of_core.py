@@ -6,7 +6,8 @@
     python benchmarks/out_of_core.py --quick               a small file; results are not kept
 
 *Cold* rows come from the disk: the system is told to forget the file before each turn. *Warm* rows are in its cache.
-With ``--cached`` a share of the rows, the most frequent of a power law, is kept in memory beside the file.
+With ``--cached`` a share of the rows, the most frequent of a power law, is kept in memory beside the file. *Direct*
+reads go past the system's cache, so that they are always from the disk.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from common import OURS, parser, save, table
 from dglite.dataloading import CachedFeatures, MappedFeatures
 
 WIDTH, TARGET = 128, 3
-CACHED = f"{OURS}, cached"
+CACHED, DIRECT = f"{OURS}, cached", f"{OURS}, direct"
 CHUNK = 1 << 18
 
 
@@ -65,7 +66,10 @@ def readers(path: Path, hot: np.ndarray) -> dict[str, Callable[[], Callable[[np.
         mapped = torch.from_numpy(np.load(path, mmap_mode="c"))
         return lambda ids: mapped.index_select(0, torch.from_numpy(ids)).float()
 
-    results = {OURS: ours, "NumPy": numpy, "torch": torch_}
+    def direct() -> Callable[[np.ndarray], Any]:
+        return MappedFeatures(path, direct=True).rows
+
+    results = {OURS: ours, DIRECT: direct, "NumPy": numpy, "torch": torch_}
     return {**results, CACHED: cached} if len(hot) else results
 
 

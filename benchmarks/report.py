@@ -17,6 +17,7 @@ from accuracy import accuracies_table
 from attention import steps_table as layers_table
 from backends import backends_table
 from before_after import changes_table
+from billion import billion_table
 from cluster import check_table
 from cluster import epochs_table as clusters_table
 from cluster import rates_table as ranks_rates_table
@@ -374,6 +375,7 @@ SECTIONS = (
     (through_graphbolt, "graphbolt"),
     (accuracy, "accuracy"),
     (out_of_core, "out_of_core"),
+    (billion_table, "billion"),
     (temporal, "temporal"),
     (before_after, "before_after"),
     (projects, "projects"),

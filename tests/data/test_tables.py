@@ -171,11 +171,13 @@ def test_ids_are_looked_up_both_ways(tmp_path: Path) -> None:
 
 # -- on disk -----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("compress", [False, True])
-@pytest.mark.parametrize("memory", ["100 MB", "4 MB"])
+@pytest.mark.parametrize(("memory", "dealt", "workers"), [("100 MB", 80, 8), ("4 MB", 1000, 1), ("4 MB", 200, 3)])
 def test_converted_graph_is_the_one_in_memory(
-    shop: Path, tmp_path: Path, memory: str, compress: bool, monkeypatch: Any
+    shop: Path, tmp_path: Path, memory: str, dealt: int, workers: int, compress: bool, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("dglite.data.tables.sort._DEALT", 80 if memory == "100 MB" else 1000)
+    monkeypatch.setattr("dglite.data.tables.sort._DEALT", dealt)
+    monkeypatch.setattr("dglite.data.tables.sort._FEWEST", 100)
+    monkeypatch.setattr("dglite.data.tables.sort.active.num_threads", lambda: workers)
     nodes, edges = tables(shop)
     folder = convert_tables(nodes, edges, tmp_path / "graph", memory=memory, compress=compress)
     expected = dglite.from_tables(nodes, edges)

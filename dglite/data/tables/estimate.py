@@ -20,7 +20,9 @@ from .sort import bytes_to_sort
 
 _SECONDS = 0.5
 """How long a table is read to measure how fast that is."""
-_PROBE_EDGES = 1 << 21
+_PROBE_EDGES = 1 << 22
+_SORTED_COLUMNS = 5
+"""Columns that are sorted, one after the other: both ends and the ids by range, sources and ids by destination."""
 _PROBE_BYTES = 1 << 25
 
 
@@ -108,7 +110,7 @@ def estimate_conversion(
     disk = features + 8 * total + sum(4 * most[etype[2]] for etype in num_edges) + 24 * sum(most.values())
     reading = sum(count * _seconds_per_row(table, limit) for table, count in rows)
     temporary = (28 if compress else 20) * total  # the plain structure, and the packed ids before they are in place
-    seconds = reading + 2 * total * _seconds_to_sort() + (disk + temporary) * _seconds_to_write(place)
+    seconds = reading + _SORTED_COLUMNS * total * _seconds_to_sort() + (disk + temporary) * _seconds_to_write(place)
     ids = max((24 * count for count in most.values()), default=0)
     counters = max((bytes_to_sort(most[etype[2]]) for etype in num_edges), default=0)
     left_out = {}
@@ -140,9 +142,9 @@ def _seconds_per_row(table: NodeTable | EdgeTable, limit: int) -> float:
 def _seconds_to_sort() -> float:
     sort = compiled("graph.convert").sort_rows
     dst = np.random.default_rng(0).integers(0, _PROBE_EDGES, _PROBE_EDGES, dtype=np.int32)
-    sort(dst[:1024], _PROBE_EDGES, None, active.num_threads())
+    sort(dst[:1024], _PROBE_EDGES, dst[:1024], active.num_threads())
     start = time.perf_counter()
-    sort(dst, _PROBE_EDGES, None, active.num_threads())
+    sort(dst, _PROBE_EDGES, dst, active.num_threads())
     return (time.perf_counter() - start) / _PROBE_EDGES
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -17,6 +19,11 @@ from .files import ConversionState, write_all
 
 _DEALT = 80
 """Bytes of memory for an int32 edge while it is dealt or sorted: ends, id, their order, a copy of each, temporaries."""
+_WORKERS, _FEWEST, _PART = 8, 1 << 16, 1 << 24
+"""Threads that deal and sort, at most; edges that each takes at a time, at least and at most: fewer fit in a cache."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def bytes_to_sort(num_dst: int) -> int:
@@ -45,8 +52,9 @@ class SortedRelation:
         self.num_edges, self.num_dst, self.dtype = num_edges, num_dst, dtype
         self._paths = ends
         self.index_dtype = index_dtype_for(num_src, num_dst, num_edges)
-        left = memory - bytes_to_sort(num_dst)
-        self._rows = left // (_DEALT * self.index_dtype.itemsize // 4)
+        left = (memory - bytes_to_sort(num_dst)) // (_DEALT * self.index_dtype.itemsize // 4)
+        self._workers = min(active.num_threads(), _WORKERS, left // _FEWEST)
+        self._rows = min(left // (self._workers + 1), _PART) if self._workers > 1 else left
         if self._rows < 4096 and num_edges > self._rows:
             raise DGLError(
                 f"{memory:,} bytes are too few to sort edges to {num_dst:,} nodes; {bytes_to_sort(num_dst):,} are "
@@ -58,39 +66,34 @@ class SortedRelation:
 
         Half of what is yielded counts reading. A step that ``state`` has recorded is passed over.
         """
+        step = f"{step}, {self._rows} at a time"
         indptr = self._indptr()
         bounds = self._bounds(indptr)
         if not state.steps.get(f"{step} sorted", 0):
             _write_at(file, places["indptr"], indptr.astype(self.index_dtype))
-        temporary = [
-            path.with_suffix(f".{name}") for path, name in zip([*self._paths, self._paths[0]], _PARTS, strict=True)
-        ]
+        temporary = [self._paths[0].with_suffix(f".dealt-{name}") for name in ("src", "dst", "ids")]
         if len(bounds) > 2:
             yield from self._deal(indptr, bounds, temporary, state, step)
         else:
             yield self.num_edges
-        for number in range(int(state.steps.get(f"{step} sorted", 0)), len(bounds) - 1):
-            first, last = int(bounds[number]), int(bounds[number + 1])
-            begin, end = int(indptr[first]), int(indptr[last])
-            sources = [*self._paths, None] if len(bounds) == 2 else temporary
-            for at, indices, edge_ids in self._sorted(sources, first, last, begin, end):
-                _write_at(file, places["indices"] + at * self.index_dtype.itemsize, indices)
-                _write_at(file, places["edge_ids"] + at * self.index_dtype.itemsize, edge_ids)
-                yield len(indices)
-            state.reached(f"{step} sorted", number + 1)
+        first = int(state.steps.get(f"{step} sorted", 0))
+        sources = [*self._paths, None] if len(bounds) == 2 else temporary
+        parts = self._parts(indptr, bounds, first)
+        for part, (indices, edge_ids) in self._in_order(lambda part: (part, self._sorted(sources, part)), parts):
+            _write_at(file, places["indices"] + part.begin * self.index_dtype.itemsize, indices)
+            _write_at(file, places["edge_ids"] + part.begin * self.index_dtype.itemsize, edge_ids)
+            if part.is_last:
+                state.reached(f"{step} sorted", part.number + 1)
+            yield part.num_edges
         for path in temporary:
             path.unlink(missing_ok=True)
 
     def _indptr(self) -> np.ndarray:
         counts = np.zeros(self.num_dst + 1, np.int64)
-        kernel, threads = compiled("graph.convert").count_rows, active.num_threads()
-        step = max(self._rows, 1 << 16)
-        for first in range(0, self.num_edges, step):
-            dst = self._read(self._paths[1], self.dtype, first, min(step, self.num_edges - first))
-            if len(dst) * 4 > self.num_dst:
-                counts[1:] += kernel(dst, self.num_dst, threads)
-            else:
-                np.add.at(counts[1:], dst, 1)
+        step = min(max(self._rows, _FEWEST), _PART)
+        for begin in range(0, self.num_edges, step):
+            dst = self._read(self._paths[1], self.dtype, begin, min(step, self.num_edges - begin))
+            compiled("graph.convert").add_counts(dst, counts[1:])
         return np.cumsum(counts, out=counts)
 
     def _bounds(self, indptr: np.ndarray) -> np.ndarray:
@@ -106,46 +109,76 @@ class SortedRelation:
     ) -> Iterator[int]:
         """Write the edges of each range together, in the order of their ids."""
         first_row, cursors = state.steps.get(f"{step} dealt", (0, indptr[bounds[:-1]].tolist()))
-        sort, threads = compiled("graph.convert").sort_rows, active.num_threads()
         dtypes = [self.dtype, self.dtype, self.index_dtype]
         for path, dtype in zip(targets, dtypes, strict=True):
             reserve(path, self.num_edges * dtype.itemsize)
         files = [path.open("r+b", buffering=0) for path in targets]
         try:
             yield first_row
-            for begin in range(first_row, self.num_edges, self._rows):
-                count = min(self._rows, self.num_edges - begin)
-                src, dst = (self._read(path, self.dtype, begin, count) for path in self._paths)
-                ranges = (np.searchsorted(bounds, dst, "right") - 1).astype(np.int32)
-                starts, order = sort(ranges, len(bounds) - 1, None, threads)
-                columns = src[order], dst[order], (order + np.int64(begin)).astype(self.index_dtype)
+            begins = range(first_row, self.num_edges, self._rows)
+            for begin, starts, columns in self._in_order(lambda begin: self._by_range(begin, bounds), begins):
                 for number in np.flatnonzero(np.diff(starts)).tolist():
                     part = slice(int(starts[number]), int(starts[number + 1]))
                     for file, column in zip(files, columns, strict=True):
                         _write_at(file, cursors[number] * column.itemsize, column[part])
                     cursors[number] += part.stop - part.start
+                count = len(columns[0])
                 state.reached(f"{step} dealt", (begin + count, list(cursors)))
                 yield count
         finally:
             for file in files:
                 file.close()
 
-    def _sorted(
-        self, paths: list[Any], first: int, last: int, begin: int, end: int
-    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Yield (position, sources, edge ids) of the entries of destinations ``first`` to ``last``."""
-        step = self._rows if last == first + 1 else max(end - begin, 1)  # a node's edges are in order already
-        for at in range(begin, end, step):
-            count = min(step, end - at)
-            src, dst = (self._read(path, self.dtype, at, count) for path in paths[:2])
-            ids = None if paths[2] is None else self._read(paths[2], self.index_dtype, at, count)
-            if last > first + 1:
-                sort, threads = compiled("graph.convert").sort_rows, active.num_threads()
-                _, order = sort(dst - dst.dtype.type(first), last - first, None, threads)
-                src, ids = src[order], order if ids is None else ids[order]
-            elif ids is None:
-                ids = np.arange(at, at + count)
-            yield at, src.astype(self.index_dtype, copy=False), ids.astype(self.index_dtype, copy=False)
+    def _by_range(self, begin: int, bounds: np.ndarray) -> tuple[int, np.ndarray, tuple[np.ndarray, ...]]:
+        """Return edges from ``begin`` on in the order of their ranges, and where each range starts among them."""
+        count = min(self._rows, self.num_edges - begin)
+        src, dst = (self._read(path, self.dtype, begin, count) for path in self._paths)
+        convert = compiled("graph.convert")
+        ids = np.arange(begin, begin + count, dtype=self.index_dtype)
+        ranges, threads = convert.find_ranges(dst, bounds), self._threads()
+        sorted_columns = [convert.sort_rows(ranges, len(bounds) - 1, column, threads) for column in (src, dst, ids)]
+        starts = sorted_columns[0][0]
+        return begin, starts, tuple(column for _, column in sorted_columns)
+
+    def _parts(self, indptr: np.ndarray, bounds: np.ndarray, first_range: int) -> Iterator[_Part]:
+        """Yield what is sorted at a time, from a range on; a node with more edges than fit takes several parts."""
+        for number in range(first_range, len(bounds) - 1):
+            first, last = int(bounds[number]), int(bounds[number + 1])
+            begin, end = int(indptr[first]), int(indptr[last])
+            step = self._rows if last == first + 1 else max(end - begin, 1)
+            for at in range(begin, end, step):
+                yield _Part(number, first, last, at, min(step, end - at), at + step >= end)
+
+    def _sorted(self, paths: list[Any], part: _Part) -> tuple[np.ndarray, np.ndarray]:
+        """Return the sources and edge ids of a part, by destination; the edges of one node are in order already."""
+        src, dst = (self._read(path, self.dtype, part.begin, part.num_edges) for path in paths[:2])
+        if paths[2] is None:
+            ids = np.arange(part.begin, part.begin + part.num_edges, dtype=self.index_dtype)
+        else:
+            ids = self._read(paths[2], self.index_dtype, part.begin, part.num_edges)
+        if part.last > part.first + 1:
+            rows, threads = dst - dst.dtype.type(part.first), self._threads()
+            sort, num_rows = compiled("graph.convert").sort_rows, part.last - part.first
+            src, ids = (sort(rows, num_rows, column, threads)[1] for column in (src, ids))
+        return src.astype(self.index_dtype, copy=False), ids
+
+    def _threads(self) -> int:
+        """Return the threads of one kernel: one where several workers sort."""
+        return 1 if self._workers > 1 else active.num_threads()
+
+    def _in_order(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Yield results in the order of ``items``, while workers compute the next ones."""
+        if self._workers < 2:
+            yield from map(function, items)
+            return
+        with ThreadPoolExecutor(self._workers, "dglite-sort") as pool:
+            upcoming: deque[Future[Result]] = deque()
+            for item in items:
+                if len(upcoming) == self._workers:
+                    yield upcoming.popleft().result()
+                upcoming.append(pool.submit(function, item))
+            while upcoming:
+                yield upcoming.popleft().result()
 
     def _read(self, path: Path, dtype: np.dtype, first: int, count: int) -> np.ndarray:
         array: np.ndarray = np.fromfile(path, dtype, count, offset=first * dtype.itemsize)
@@ -154,7 +187,15 @@ class SortedRelation:
         return array
 
 
-_PARTS = ("dealt-src", "dealt-dst", "dealt-ids")
+class _Part(NamedTuple):
+    """Edges that are sorted at a time: entries of destinations ``first`` to ``last``, the range of that number."""
+
+    number: int
+    first: int
+    last: int
+    begin: int
+    num_edges: int
+    is_last: bool
 
 
 def reserve(path: Path, size: int) -> None:

@@ -42,6 +42,26 @@ def test_rows_inside_a_bucket_may_need_more_than_16_bits(monkeypatch):
     check(rows, rows[::-1].copy(), 1 << 19, 2)
 
 
+@pytest.mark.parametrize("num_rows", [1, 40, 5000])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_ranges_of_rows(num_rows, dtype):
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, num_rows, 3000).astype(dtype)
+    for count in (1, 2, min(num_rows, 30)):
+        inner = np.sort(rng.choice(np.arange(1, num_rows), min(count, num_rows) - 1, replace=False))
+        bounds = np.concatenate([[0], inner, [num_rows]]).astype(np.int64)
+        expected = np.searchsorted(bounds, rows, "right") - 1
+        np.testing.assert_array_equal(convert.find_ranges(rows, bounds), expected)
+
+
+def test_counts_are_added_and_values_keep_their_dtype():
+    rows, counts = np.array([2, 0, 2], np.int32), np.array([1, 0, 5])
+    convert.add_counts(rows, counts)
+    assert counts.tolist() == [2, 0, 7]
+    indptr, values = convert.sort_rows(rows, 3, np.array([1 << 40, 7, 8]), 1)
+    assert indptr.dtype == np.int32 and values.tolist() == [7, 1 << 40, 8]
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_scatter_undoes_a_gather(threads):
     order = np.random.default_rng(0).permutation(100)

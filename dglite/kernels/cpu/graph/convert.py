@@ -83,12 +83,40 @@ def count_rows(rows: np.ndarray, num_rows: int, threads: int = 1) -> np.ndarray:
     return counts[0] if threads == 1 else counts.sum(0)
 
 
+def add_counts(rows: np.ndarray, counts: np.ndarray) -> None:
+    """Add to ``counts``, int64, how often each row occurs."""
+    _count_buckets(rows, 0, counts)
+
+
+def find_ranges(rows: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """Return the range of each row as int32: ``r`` if it lies between ``bounds[r]`` and ``bounds[r + 1]``, excluded.
+
+    ``bounds`` are int64, ascending, from 0 to the number of rows.
+    """
+    shift = max(int(bounds[-1]).bit_length() - _BUCKET_BITS, 0)
+    first = np.arange((int(bounds[-1]) >> shift) + 1) << shift
+    lowest = (np.searchsorted(bounds, first, "right") - 1).astype(np.int32)
+    result = np.empty(len(rows), np.int32)
+    _find_ranges(rows, bounds, lowest, shift, result)
+    return result
+
+
+@Kernel
+def _find_ranges(rows: np.ndarray, bounds: np.ndarray, lowest: np.ndarray, shift: int, result: np.ndarray) -> None:
+    """Begin at the lowest range of the row's bucket, and go on to the row's."""
+    for i in range(len(rows)):
+        number = lowest[rows[i] >> shift]
+        while bounds[number + 1] <= rows[i]:
+            number += 1
+        result[i] = number
+
+
 def sort_rows(
     rows: np.ndarray, num_rows: int, values: np.ndarray | None = None, threads: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return ``(indptr, values)`` with the values sorted by row, stably, in ``threads`` threads.
 
-    Without ``values`` they are 0, 1, 2, ..., which gives the edge ids. Both results have ``rows``' dtype.
+    Without ``values`` they are 0, 1, 2, ..., which gives the edge ids, in ``rows``' dtype, which ``indptr`` has, too.
 
     Shares of the edges are dealt into buckets of ``2 ** shift`` rows, then each bucket is sorted by itself.
     """
@@ -102,7 +130,7 @@ def sort_rows(
     ends = np.cumsum(counts.T.ravel()).reshape(num_buckets, threads).T
     next_slot = np.ascontiguousarray(ends - counts)
     starts = np.append(next_slot[0], num_edges)
-    result = np.empty(num_edges, rows.dtype)
+    result = np.empty(num_edges, rows.dtype if values is None else values.dtype)
     local = np.empty(num_edges if shift else 0, np.uint16 if shift <= 16 else np.uint32)
     _run(
         [
