@@ -53,7 +53,7 @@ def batch(
     ([3, 2], [[0, 1, 3], [1, 2, 4]])
     """
     if not is_all(node_attrs) or not is_all(edge_attrs):
-        warn_deprecated("batch(node_attrs=, edge_attrs=)", "use ndata= and edata=", stacklevel=4)
+        warn_deprecated("batch(node_attrs=, edge_attrs=)", "use ndata= and edata=")
         ndata, edata = (
             [names] if isinstance(names, str) and not is_all(names) else names for names in (node_attrs, edge_attrs)
         )

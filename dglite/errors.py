@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 __all__ = ["DGLError", "DGLWarning", "MissingFeatureError", "UnknownIdError", "warn_deprecated"]
@@ -25,9 +26,13 @@ class DGLWarning(UserWarning):
     """Category of every warning that dglite gives, except for those about deprecated spellings."""
 
 
-def warn_deprecated(old: str, instead: str, stacklevel: int = 3) -> None:
-    """Give a :class:`DeprecationWarning` that ``old`` was written and that ``instead``, an imperative, helps.
-
-    It points at the line that called the function which calls this one; ``stacklevel`` counts as in ``warnings.warn``.
-    """
+def warn_deprecated(old: str, instead: str) -> None:
+    """Warn that ``old`` should be replaced as ``instead`` says, at the line of the caller that is not in dglite."""
+    frame, stacklevel = sys._getframe(1), 2
+    while frame.f_back is not None and _package(frame.f_globals) == _package(globals()):
+        frame, stacklevel = frame.f_back, stacklevel + 1
     warnings.warn(f"{old} is deprecated; {instead}", DeprecationWarning, stacklevel=stacklevel)
+
+
+def _package(names: dict[str, object]) -> str:
+    return str(names.get("__name__", "")).partition(".")[0]

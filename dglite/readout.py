@@ -279,7 +279,7 @@ def _broadcast(graph_feat: Tensor, frame: Frame, sizes: Any) -> Tensor:
 def _sortby(sortby: int | None, idx: int | None) -> int | None:
     if idx is None:
         return sortby
-    warn_deprecated("topk(idx=)", "use sortby=", stacklevel=5)
+    warn_deprecated("topk(idx=)", "use sortby=")
     return idx
 
 
