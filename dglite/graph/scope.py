@@ -104,7 +104,7 @@ class LocalScope:
 
 def _require_own(state: dict[str, Any]) -> None:
     """Raise :class:`DGLError` if another thread has a scope of the graph: its attributes may be that thread's."""
-    first = state.get(_OUTERMOST)
+    first = state.get(OUTERMOST)
     if BY_THREAD in state or (first is not None and first._thread != _this.thread):
         raise DGLError(
             "a compiled function opens a scope of a graph in whose scope another thread is, and would read that one's "

@@ -109,8 +109,10 @@ def _by_batch(coarse: Coarse) -> dict[int, SplitDim]:
     for group in coarse.operators:
         strategy = _along(group, dims)
         if strategy is not None:
-            kept = {v: d for v, d in _made(group, strategy).items() if v not in weights and d is not None}
-            dims = kept | dims
+            split: dict[int, SplitDim] = {
+                v: d for v, d in _made(group, strategy).items() if v not in weights and d is not None
+            }
+            dims = split | dims
     return dims | {coarse.group_of[node]: None for node in captured.buffers.values()}
 
 
