@@ -282,6 +282,13 @@ def drawn(seed: int) -> tuple[Kill, str, int, int]:
     return kill, job, world, draw.choice([1, 2, 3])
 
 
+def names_victim(message: str, victim: int, world: int) -> bool:
+    """Whether an error says that the victim is gone, alone or with others, which end when they notice it."""
+    alone = rf"rank(s \[{victim}\] of {world}| {victim}) (is gone|did not come)"
+    several = rf"ranks ([\d, ]+, )?{victim}(, [\d, ]+)? are gone"
+    return re.search(rf"\b({alone}|{several})", message) is not None
+
+
 def run(seed: int, place: Path, expected: dict[str, dict[int, float]], show: bool) -> dict[str, Any] | None:
     """Kill, look, and go on; return what was seen. In a process of the job, None."""
     kill, job, world, after = drawn(seed)
@@ -300,7 +307,7 @@ def run(seed: int, place: Path, expected: dict[str, dict[int, float]], show: boo
         message.append((folder / f"killed{rank}.log").read_text())
         if not os.WIFEXITED(status) or os.WEXITSTATUS(status) != 1:
             wrong.append(f"rank {rank} ended with status {status}")
-        if not re.search(rf"\brank(s \[{victim}\] of {world}| {victim}) (is gone|did not come)", message[-1]):
+        if not names_victim(message[-1], victim, world):
             wrong.append(f"rank {rank} does not name rank {victim}")
     if seconds > 2 * TIMEOUT:
         wrong.append(f"the others ended after {seconds:.1f} s")

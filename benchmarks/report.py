@@ -10,6 +10,7 @@ import argparse
 import json
 import re
 import sys
+from statistics import median
 from typing import Any
 
 from accuracy import accuracies_table
@@ -30,7 +31,7 @@ from dynamic import ablation_table, complete_table, trees_table
 from dynamic import steps_table as ways_table
 from ed_batch import ed_batch_table
 from export import export_table, summary
-from first_calls import LIMIT, first_calls_table
+from first_calls import first_calls_table
 from giant import conversions_table, shapes_table
 from gpu import show as gpu_kernels_table
 from gpu_steps import batches_table as gpu_batches_table
@@ -63,6 +64,7 @@ from temporal import temporal_table
 from tofu_search import plans_table
 from tofu_throughput import throughput_table
 from tofu_train import steps_table as partitioned_table
+from tofu_zoo import zoo_summary, zoo_table
 from udf import pairs_table, sizes_table
 
 DOCS = ROOT / "docs"
@@ -242,10 +244,10 @@ def temporal(results: dict[str, Any]) -> str:
 
 
 def first_calls(results: dict[str, Any]) -> str:
-    """Return how many are slow, and all folded away."""
+    """Return how long they take, and all folded away."""
     records = results["records"]
-    slow = sum(record["cold"] > LIMIT for record in records)
-    message = f"{len(records)} calls, {slow} of them over {LIMIT:g} s with an empty cache."
+    cold = [record["cold"] for record in records]
+    message = f"{len(cold)} calls: {median(cold):.2f} s in the median, {max(cold):.2f} s at most with an empty cache."
     return f"{message}\n\n<details><summary>All</summary>\n\n{first_calls_table(records)}\n\n</details>"
 
 
@@ -274,6 +276,17 @@ def tofu_train(results: dict[str, Any]) -> str:
     return partitioned_table(results["records"])
 
 
+def tofu_zoo(results: dict[str, Any]) -> str:
+    """Return how many models are planned, and one row for each."""
+    records = results["records"]
+    return f"{zoo_summary(records)}\n\n{zoo_table(records)}"
+
+
+def tofu_large(results: dict[str, Any]) -> str:
+    """Return one row for each model."""
+    return zoo_table(results["records"])
+
+
 def projects(results: dict[str, Any]) -> str:
     """Return the share of tests, one row per code base, and what was run of each."""
     records = results["records"]
@@ -281,8 +294,8 @@ def projects(results: dict[str, Any]) -> str:
 
 
 def projects_seen(results: dict[str, Any]) -> str:
-    """Return the share of tests, and one row per code base."""
-    return f"{projects_summary(results['records'])}\n\n{projects_table(results['records'])}"
+    """Return the number of code bases and the share of tests."""
+    return f"{len(results['records'])} code bases. {projects_summary(results['records'])}"
 
 
 def scaling(results: dict[str, Any]) -> str:
@@ -388,6 +401,8 @@ SECTIONS = (
     (tofu_search, "tofu_search"),
     (tofu_throughput, "tofu_throughput"),
     (tofu_train, "tofu_train"),
+    (tofu_zoo, "tofu_zoo"),
+    (tofu_large, "tofu_large"),
     (distributed, "distributed"),
     (cluster, "cluster"),
 )

@@ -7,6 +7,9 @@ gave out at most in a step, with what lives across steps, as its profiler counts
 from __future__ import annotations
 
 import gc
+import itertools
+import math
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -137,14 +140,14 @@ def peak(step: Callable[..., torch.Tensor], batch: Batch) -> int:
     return most
 
 
-def timed(step: Callable[..., torch.Tensor], batch: Batch, steps: int) -> tuple[list[float], float]:
-    """Return the losses, and the seconds of the median step."""
-    losses, seconds = [], []
+def timed(step: Callable[..., torch.Tensor], batch: Batch, steps: int) -> tuple[list[float], list[float]]:
+    """Return the losses, and the seconds of the median step: by the clock, and of the processor in all threads."""
+    losses, times = [], [(time.perf_counter(), time.process_time())]
     for _ in range(steps):
-        start = time.perf_counter()
         losses.append(step(*batch).item())
-        seconds.append(time.perf_counter() - start)
-    return losses, sorted(seconds)[len(seconds) // 2]
+        times.append((time.perf_counter(), time.process_time()))
+    each = [[b - a for a, b in zip(before, after, strict=True)] for before, after in itertools.pairwise(times)]
+    return losses, [statistics.median(column) for column in zip(*each, strict=True)]
 
 
 def alone(name: str, quick: bool, steps: int) -> dict[str, Any]:
@@ -152,7 +155,8 @@ def alone(name: str, quick: bool, steps: int) -> dict[str, Any]:
     module, batch = work(name, quick)
     step = eager(module)
     losses, seconds = timed(step, batch, steps)
-    return {"losses": losses, "seconds": seconds, "peak": peak(step, batch)}
+    parameter_bytes = sum(p.nbytes for p in module.parameters())
+    return {"losses": losses, "seconds": seconds, "peak": peak(step, batch), "parameter_bytes": parameter_bytes}
 
 
 def process(rank: int, world: int, folder: str, quick: bool, names: list[str], steps: int, queue: Any) -> None:
@@ -183,7 +187,7 @@ def process(rank: int, world: int, folder: str, quick: bool, names: list[str], s
     dist.destroy_process_group()
 
 
-def beside(way: str, name: str, quick: bool, world: int, steps: int) -> float | None:
+def beside(way: str, name: str, quick: bool, world: int, steps: int) -> list[float] | None:
     """Return the seconds of a step of DDP or FSDP2, each process with its share of the batch; None for a graph."""
     module, batch = work(name, quick)
     if name == "GCN":
@@ -215,19 +219,22 @@ def record(name: str, world: int, result: dict[str, Any], one: dict[str, Any]) -
         "planned": result["planned"],
         "peak": result["peak"],
         "peak_alone": one["peak"],
+        "ddp_bytes": 2 * (world - 1) * one["parameter_bytes"],
         "seconds": {"one": one["seconds"], "Tofu": result["seconds"], "DDP": result["DDP"], "FSDP2": result["FSDP2"]},
     }
 
 
 def steps_table(records: list[dict[str, Any]]) -> str:
     """Return the bytes, the memory and the milliseconds of a step of each model and number of processes."""
-    head = ["model", "processes", "loss differs by", "MB sent", "sent / planned", "memory x k / one process"]
+    head = ["model", "processes", "loss differs by", "MB sent", "/ planned", "/ DDP", "memory x k / one process"]
     rows = []
     for r in records:
         row = [r["model"], str(r["workers"]), f"{r['loss_error']:.0e}", f"{r['bytes'] / 1e6:.2f}"]
-        row += [f"{r['bytes'] / r['planned']:.3f}", f"{r['peak'] * r['workers'] / r['peak_alone']:.2f}"]
-        rows.append([*row, *("" if t is None else f"{t * 1e3:.0f}" for t in r["seconds"].values())])
-    return table([*head, "one process ms", "Tofu ms", "DDP ms", "FSDP2 ms"], rows)
+        row += [f"{r['bytes'] / r['planned']:.3f}", f"{r['bytes'] / r['ddp_bytes']:.2f}"]
+        row += [f"{r['peak'] * r['workers'] / r['peak_alone']:.2f}"]
+        times = r["seconds"].values()
+        rows.append([*row, *("" if t is None else " / ".join(f"{x * 1e3:.0f}" for x in t) for t in times)])
+    return table([*head, *(f"{name} ms" for name in ("one process", "Tofu", "DDP", "FSDP2"))], rows)
 
 
 def check(r: dict[str, Any]) -> list[str]:
@@ -239,6 +246,9 @@ def check(r: dict[str, Any]) -> list[str]:
         results.append(f"{where}: {r['bytes']} bytes are sent, {r['planned']:.0f} planned")
     if r["peak"] * r["workers"] > 1.2 * r["peak_alone"]:
         results.append(f"{where}: {r['peak'] / 1e6:.1f} MB are held, {r['peak_alone'] / 1e6:.1f} MB by one process")
+    ours, ddp = r["seconds"]["Tofu"][0], (r["seconds"]["DDP"] or [math.inf])[0]
+    if r["bytes"] <= r["ddp_bytes"] and ours > 1.2 * ddp:
+        results.append(f"{where}: a step takes {ours / ddp:.2f} times DDP's, and sends no more")
     return results
 
 

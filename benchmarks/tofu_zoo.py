@@ -11,10 +11,12 @@ import importlib
 import importlib.util
 import json
 import math
+import queue
+import signal
 import tempfile
 import time
-import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -27,7 +29,7 @@ from torch import nn
 from torch.utils._pytree import tree_map_only
 
 from dglite import tofu
-from dglite.tofu import baselines
+from dglite.tofu.certificate import least_bytes
 
 BATCH, LENGTH = 8, 128
 
@@ -48,6 +50,8 @@ VISION = (
 """Models of `torchvision`."""
 
 TIMM = ("deit_small_patch16_224", "mixer_s16_224", "convmixer_768_32", "poolformer_s12", "xcit_nano_12_p16_224")
+
+Record = dict[str, Any]
 
 Work = tuple[nn.Module, Any, tuple[torch.Tensor, ...], dict[str, Any]]
 """A module, its loss function, its inputs, and those by name."""
@@ -150,7 +154,7 @@ def _vision(package: str, name: str, layers: int | None = None, tiny: bool = Fal
     options = {"num_classes": 10 if tiny else 1000} | ({SIZED[name]: size} if name in SIZED else {})
     with torch.device("cpu"):  # some constructors read numbers of tensors
         if package == "torchvision":
-            aux = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
+            aux = {"init_weights": False, "aux_logits": not tiny} if name in ("googlenet", "inception_v3") else {}
             module = getattr(library, name)(**options, **aux)
         else:
             module = library.create_model(name, **options)
@@ -169,6 +173,23 @@ def _first_output(out: Any, labels: torch.Tensor) -> torch.Tensor:
     return F.cross_entropy(out if isinstance(out, torch.Tensor) else out[0], labels)
 
 
+WIDTHS = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+SHAPES = {"Llama-3-8B": (4096, 14336, 32, 32), "Llama-3-70B": (8192, 28672, 80, 64)}
+LARGE = {"Llama-3-8B": (64, 10.0), "Llama-3-70B": (256, 60.0)}
+"""Large models: the workers that they are planned for, and the seconds that this may take."""
+
+
+def _llama(name: str, workers: int) -> Work:
+    """Return a large Llama, with a sequence of 2,048 words for each worker."""
+    import transformers  # noqa: PLC0415, RUF100
+
+    shape: dict[str, Any] = dict(zip(WIDTHS, SHAPES[name], strict=True))
+    shape |= {"vocab_size": 128256, "num_key_value_heads": 8, "max_position_embeddings": 8192, "rope_theta": 500000.0}
+    config = transformers.LlamaConfig(**shape, use_cache=False)
+    words = torch.zeros(workers, 2048, dtype=torch.long)
+    return transformers.LlamaForCausalLM(config), None, (), {"input_ids": words, "labels": words}
+
+
 def models() -> dict[str, Callable[..., Work]]:
     """Return what makes each model whose package is installed, of ``layers=`` layers or ``tiny=True``."""
     results: dict[str, Callable[..., Work]] = {}
@@ -182,54 +203,107 @@ def models() -> dict[str, Callable[..., Work]]:
     return results
 
 
-def measure(make: Callable[..., Work], workers: int, layers: int | None, limit: float) -> dict[str, Any]:
-    """Return the plan of a model beside known ways to partition, or why there is none."""
+class OutOfTime(Exception):
+    """A model took more processor time than it may."""
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Raise `OutOfTime` after this much processor time."""
+
+    def stop(*_: Any) -> None:
+        raise OutOfTime(f"{seconds:g} s of processor time are over")
+
+    signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def measure(make: Callable[..., Work], workers: int, layers: int | None, limit: float, certified: float) -> Record:
+    """Return the plan of a model beside known ways to partition, or why there is none.
+
+    Seconds are of the processor, in all threads. ``limit`` of them are for the plan, ``certified`` for its bound.
+    """
     with torch.device("meta"):
         module, loss, inputs, named = make(layers)
     optimizer = torch.optim.AdamW(module.parameters())
-    start, processor = time.perf_counter(), time.process_time()
+    start, times = time.perf_counter(), [time.process_time()]
     try:
-        plan = tofu.plan(module, loss, inputs, optimizer, workers, named_inputs=named)
+        with within(limit):
+            captured = tofu.capture(module, loss, inputs, optimizer, named)
+            times.append(time.process_time())
+            plan = tofu.plan_captured(captured, workers)
+            times.append(time.process_time())
     except Exception as error:
-        traceback.print_exc()
         text = f"{type(error).__name__}: {error}".splitlines()[0][:160]
-        return {"seconds": time.perf_counter() - start, "error": text}
-    processor = time.process_time() - processor
-    others = {name: plan.baseline(way) for name, way in BESIDE.items()}
-    begin = time.process_time()
-    certificate = plan.certificate() if len(plan.captured.graph.nodes) <= limit else ""
+        return {"seconds": time.perf_counter() - start, "error": text, **measured()}
+    wall = time.perf_counter() - start
+    others = {name: plan.baseline(tofu.BASELINES[way]) for name, way in BESIDE.items()}
     return {
-        "operators": sum(node.op == "call_function" for node in plan.captured.graph.nodes),
-        "capture": plan.capture_seconds,
-        "search": plan.seconds,
-        "processor": processor,
+        "operators": sum(node.op == "call_function" for node in captured.graph.nodes),
+        "capture": times[1] - times[0],
+        "search": times[2] - times[1],
+        "wall": wall,
         "bytes": plan.bytes,
         "bytes_beside": {name: plan.bytes / other.bytes for name, other in others.items() if other.bytes},
         "memory": plan.memory,
         "memory_beside": {name: plan.memory / other.memory for name, other in others.items()},
-        "certificate": certificate,
-        "certificate_processor": time.process_time() - begin,
+        **(certificate(plan, certified) if certified else {}),
+        **measured(),
     }
 
 
-BESIDE = {"DP": tofu.BASELINES["data parallel"], "FSDP": tofu.BASELINES["FSDP"], "Megatron": baselines.megatron}
+def certificate(plan: tofu.PartitionPlan, limit: float) -> Record:
+    """Return the bound of a plan: without the order of steps where the closer one takes too long."""
+    start = time.process_time()
+    try:
+        with within(limit):
+            text = plan.certificate()
+    except OutOfTime:
+        plan.lower_bound = least_bytes(plan._coarse, plan.workers)
+        text = plan.certificate()
+    return {"certificate": text, "certificate_processor": time.process_time() - start}
 
 
-def zoo_table(records: dict[str, dict[str, Any]]) -> str:
+BESIDE = {"DP": "data parallel", "FSDP": "FSDP", "Megatron": "Megatron"}
+"""Known ways to partition, by the names that they have in the table."""
+
+
+def zoo_table(records: dict[str, Record]) -> str:
     """Return the records as a table: bytes and memory as multiples of those of known ways to partition."""
-    head = ["model", "operators", "capture s", "search s", "processor s", "GB sent", *(f"/ {name}" for name in BESIDE)]
-    head += ["GB a worker", "/ DP", "within", "trains as one"]
+    is_trained = any("trained" in r for r in records.values())
+    head = ["model", "operators", "capture s", "search s", "GB sent", *(f"/ {name}" for name in BESIDE)]
+    head += ["GB a worker", *(f"/ {name}" for name in BESIDE), "within", *["trains as one"] * is_trained]
     rows = []
     for name, r in records.items():
-        trained = {True: "yes", False: "no"}.get(r.get("trained"), "")
+        trained = [{True: "yes", None: ""}.get(r.get("trained"), "no")] * is_trained
         if "error" in r:
-            rows.append([name, f"no plan: {r['error']}", *[""] * (len(head) - 3), trained])
+            rows.append([name, f"no plan: {r['error']}", *[""] * (len(head) - 2 - is_trained), *trained])
             continue
-        row = [name, str(r["operators"]), *(f"{r[key]:.1f}" for key in ("capture", "search", "processor"))]
-        row += [f"{r['bytes'] / 1e9:.2f}", *(f"{r['bytes_beside'].get(way, math.nan):.2f}" for way in BESIDE)]
-        row += [f"{r['memory'] / 1e9:.2f}", f"{r['memory_beside']['DP']:.2f}"]
-        rows.append([*row, r["certificate"].split()[1] if " " in r["certificate"] else r["certificate"], trained])
+        row = [name, str(r["operators"]), f"{r['capture']:.1f}", f"{r['search']:.1f}", f"{r['bytes'] / 1e9:.2f}"]
+        row += [f"{r['bytes_beside'].get(way, math.nan):.2f}" for way in BESIDE]
+        row += [f"{r['memory'] / 1e9:.2f}", *(f"{r['memory_beside'].get(way, math.nan):.2f}" for way in BESIDE)]
+        bound = r.get("certificate", "")
+        rows.append([*row, bound.split()[1] if bound.startswith("within") else bound.split(":")[0], *trained])
     return table(head, rows)
+
+
+def zoo_summary(records: dict[str, Record]) -> str:
+    """Return how many models are planned, how many of them soon, and how many tiny ones train as one process."""
+    planned = [r for r in records.values() if "error" not in r]
+    soon = sum(r["capture"] + r["search"] < SOON for r in planned)
+    text = f"{len(planned)} of {len(records)} are planned, {soon} in under {SOON} s of the processor with the capture."
+    tried = [r["trained"] for r in records.values() if "trained" in r]
+    return (
+        f"{text} {sum(t is True for t in tried)} of {len(tried)} tiny variants train as one process." if tried else text
+    )
+
+
+SOON = 60
+"""Seconds that a plan may take."""
 
 
 SINGLE = {"Mixtral"}
@@ -262,51 +336,93 @@ def _doubled(x: torch.Tensor) -> torch.Tensor:
     return x.double() if x.is_floating_point() else x
 
 
-def _train(rank: int, world: int, store: str, name: str, results: Any) -> None:
+def _train(rank: int, world: int, store: str, names: Sequence[str], results: Sequence[Any]) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", f"file://{store}", rank=rank, world_size=world)
-    results.put((rank, losses(name, world)))
+    for name in names:
+        try:
+            results[rank].put(losses(name, world))
+        except Exception as error:
+            results[rank].put(f"{type(error).__name__}: {error}".splitlines()[0][:160])
+            return
     dist.destroy_process_group()
 
 
-def trains(name: str, world: int = 2) -> bool:
-    """Return whether a tiny variant has the losses of one process on ``world``."""
-    context = mp.get_context("spawn")
-    results = context.Queue()
-    with tempfile.TemporaryDirectory() as folder:
-        mp.start_processes(_train, (world, f"{folder}/store", name, results), world, start_method="spawn")
-    losses_of_workers = [results.get()[1] for _ in range(world)]
-    return all(np.allclose(each, losses(name, 1), rtol=1e-5) for each in losses_of_workers)
+def trained(names: Sequence[str], world: int = 2) -> Iterator[tuple[str, bool | str]]:
+    """Yield of each tiny variant whether its losses on ``world`` processes are those of one, or an error.
+
+    The processes train one variant after the other; after an error new ones go on.
+    """
+    left = list(names)
+    while left:
+        context = mp.get_context("spawn")
+        results = [context.Queue() for _ in range(world)]
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = (world, f"{folder}/store", list(left), results)
+            job = mp.start_processes(_train, arguments, world, join=False, start_method="spawn")
+            error = ""
+            while left and not error:
+                name = left.pop(0)
+                came = [_answer(each) for each in results]
+                error = next((each for each in came if isinstance(each, str)), "")
+                alone = [] if error else losses(name, 1)
+                yield name, error or all(np.allclose(each, alone, rtol=1e-5) for each in came)
+            for process in job.processes:
+                process.join(5)
+                process.kill()
+
+
+def _answer(results: Any) -> list[float] | str:
+    try:
+        return results.get(timeout=600)
+    except queue.Empty:
+        return "no answer"
+
+
+def plan_large(limit: float, certified: float) -> None:
+    """Plan the large models, and save."""
+    records: dict[str, Record] = {}
+    for name, (workers, seconds) in LARGE.items():
+        record = measure(lambda _, n=name, w=workers: _llama(n, w), workers, None, limit, certified)
+        records[f"{name}, {workers} workers"] = record | {"limit_seconds": seconds}
+        save("tofu_large", {"records": records})
+    print(zoo_table(records))
 
 
 def main() -> None:
-    """Plan, print, save after each model, so that a run that was ended continues."""
+    """Plan, then train, and save after each model, so that a run that was ended continues where it was."""
     options = parser(__doc__.split("\n")[0])
-    options.add_argument("--only", default="", help="models to plan, separated by commas")
+    options.add_argument("--only", default="", help="models, separated by commas; they are planned again")
     options.add_argument("--layers", type=int, help="layers of each model, instead of its configuration's")
     options.add_argument("--workers", type=int, default=8)
     options.add_argument("--train", action="store_true", help="train tiny variants on two processes, too")
-    options.add_argument("--certified", type=float, default=math.inf, help="nodes up to which plans get a certificate")
+    options.add_argument("--limit", type=float, default=300.0, help="seconds of the processor for a plan")
+    options.add_argument("--large", action="store_true", help="plan the large Llamas instead")
+    options.add_argument("--certified", type=float, default=120.0, help="seconds of the processor for a bound, or 0")
     given = options.parse_args()
+    if given.large:
+        plan_large(given.limit, given.certified)
+        return
+    path, kept = RESULTS / "tofu_zoo.json", not given.quick and given.layers is None
     only = [name for name in given.only.split(",") if name]
-    path = RESULTS / "tofu_zoo.json"
-    kept = not given.quick and given.layers is None
-    before = json.loads(path.read_text()) if kept and path.is_file() else {"machine": {}, "records": {}}
-    same = before["machine"].get("commit") == measured()["commit"]
-    records: dict[str, Any] = before["records"] if same else {}
-    for name, make in models().items():
-        if (only and name not in only) or (name in records and not only):
-            continue
-        records[name] = measure(make, given.workers, given.layers, given.certified)
-        if given.train:
-            records[name]["trained"] = trains(name)
+    records: dict[str, Record] = json.loads(path.read_text())["records"] if kept and path.is_file() else {}
+    chosen = {name: make for name, make in models().items() if not only or name in only}
+
+    def keep(name: str, values: Record) -> None:
+        records[name] = records.get(name, {}) | values
         print(zoo_table({name: records[name]}).splitlines()[-1], flush=True)
         if kept:
-            save("tofu_zoo", {"records": records})
-        gc.collect()
-    print(zoo_table(records))
-    planned = sum("error" not in record for record in records.values())
-    print(f"{planned} of {len(records)} planned")
+            save("tofu_zoo", {"records": {name: records[name] for name in models() if name in records}})
+
+    for name, make in chosen.items():
+        before = records.get(name, {})
+        if only or not ("error" in before or "certificate" in before or ("bytes" in before and not given.certified)):
+            keep(name, measure(make, given.workers, given.layers, given.limit, given.certified))
+            gc.collect()
+    left = [name for name in chosen if only or "trained" not in records.get(name, {})]
+    for name, equal in trained(left) if given.train else ():
+        keep(name, {"trained": equal})
+    print(f"{zoo_table(records)}\n{zoo_summary(records)}")
 
 
 if __name__ == "__main__":

@@ -49,7 +49,8 @@ _OF_LAYERS = {
 }
 """By an argument of PyG's layers: what it is called in the layers of ``dglite.nn``."""
 
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"(raw_dir|\w+$).*")
+"""Counterparts that begin with a name which the function itself must take: ``raw_dir``, and those of one word."""
 _FEW = 6
 """Arguments that are listed beside a counterpart."""
 _CALLED = {"NodeView.__call__": "g.nodes", "EdgeView.__call__": "g.edges"}
@@ -88,11 +89,13 @@ _OF_FUNCTIONS = {
     "node_color": "color, the name of a feature or one value for each node",
     "edge_color": "edge_weights, the name of a feature or one value for each edge",
     "font_size": "ax, and matplotlib's own functions",
+    "graphs": "dataset, the first argument of loaders",
     "num_hops": "k",
+    "num_layers": "one fan-out for each layer, such as [10, 10]",
     "num_neg": "k",
     "num_neg_samples": "num_samples",
     "num_neighbors": "fanouts of samplers, as NeighborSampler([10, 10]); fanout of sample_neighbors",
-    "num_nodes": "num_nodes of dglite.graph, num_nodes_dict of dglite.heterograph",
+    "num_nodes": "num_nodes of dglite.graph, num_nodes_dict of dglite.heterograph, num of add_nodes",
     "num_parts": "k",
     "path": "filename of graphs, data_path of CSV files",
     "pos": "layout, coordinates for each node or the name of a layout",
@@ -100,7 +103,7 @@ _OF_FUNCTIONS = {
     "pre_transform": "transform, applied each time a graph is read",
     "prob": "p of transforms; prob of samplers names a feature of the edges",
     "ratio": "p",
-    "reduce": "aggregator, where edges are merged",
+    "reduce": "aggregator of dglite.to_simple and ToSimple, which merge edges",
     "relabel": "relabel_nodes",
     "replacement": "replace",
     "root": "raw_dir, the folder of downloaded files",
@@ -123,7 +126,8 @@ def unexpected(name: str, argument: str, names: Iterable[str], of_layer: bool = 
     """Return the error for an argument that a function, called ``name`` and with arguments ``names``, does not take."""
     accepted = [each for each in names if not each.startswith("_")]
     counterpart = (_OF_LAYERS if of_layer else _OF_FUNCTIONS).get(argument, "")
-    if _WORD.fullmatch(counterpart) and counterpart not in accepted:
+    named = _WORD.match(counterpart)
+    if named is not None and named[1] not in accepted:
         counterpart = ""
     similar = [each for each in difflib.get_close_matches(argument, accepted, 1) if each != counterpart]
     hints = [f"in dglite: {counterpart}"] if counterpart else []
@@ -257,7 +261,7 @@ def misfitting(
             annotation = signature.parameters[argument].annotation
             expected = _misfit(annotation, value)
             if not expected and are_sizes and _is_no_size(annotation, value):
-                expected = "an integer >= 0, a size"
+                expected = "an integer from 0 to 2**48, a size"
             if expected:
                 return DGLError(f"{name}: {argument} must be {expected}, got {_shown(value)}")
     return None

@@ -12,6 +12,7 @@ from .arguments import explained
 from .errors import DGLError, warn_deprecated
 from .frame import EID, NID, Frame
 from .graph import DGLGraph
+from .graph.scope import set_state
 from .graph.storage import graphs_of, make_graph, require_graph
 from .structure import ALL, Adjacency, is_all
 from .structure.arrays import HOST
@@ -53,7 +54,7 @@ def batch(
     ([3, 2], [[0, 1, 3], [1, 2, 4]])
     """
     if not is_all(node_attrs) or not is_all(edge_attrs):
-        warn_deprecated("batch(node_attrs=, edge_attrs=)", "use ndata= and edata=", stacklevel=4)
+        warn_deprecated("batch(node_attrs=, edge_attrs=)", "use ndata= and edata=")
         ndata, edata = (
             [names] if isinstance(names, str) and not is_all(names) else names for names in (node_attrs, edge_attrs)
         )
@@ -167,8 +168,8 @@ def _set_batch_numbers(
     nested_nodes = [i for i, g in enumerate(graphs) if g.batch_node_counts is not None]
     nested_edges = [i for i, g in enumerate(graphs) if g.batch_edge_counts is not None]
     if not nested_nodes and not nested_edges:
-        batched.batch_node_counts = tuple(np.ascontiguousarray(counts.T))
-        batched.batch_edge_counts = tuple(edges)
+        rows = tuple(np.ascontiguousarray(counts.T))
+        set_state(batched, batch_node_counts=rows, batch_edge_counts=tuple(edges))
         return
     for i, g in enumerate(graphs):
         nodes_given, edges_given = g.batch_node_counts, g.batch_edge_counts
@@ -337,8 +338,9 @@ def slice_batch(g: DGLGraph, gid: int, store_ids: bool = False) -> DGLGraph:
         adjacencies.append(Adjacency.from_ends(*sizes, *ends, adjacency.idtype, g.id_arrays, validate=True))
     counts = [end - start for start, end in node_ranges]
     part = make_graph(g.type_graph, tuple(adjacencies), counts, like=g)
-    part.node_frames = [_rows(x, *ends) for x, ends in zip(g.node_frames, node_ranges, strict=True)]
-    part.edge_frames = [_rows(x, *ends) for x, ends in zip(g.edge_frames, edge_ranges, strict=True)]
+    node_frames = [_rows(x, *ends) for x, ends in zip(g.node_frames, node_ranges, strict=True)]
+    edge_frames = [_rows(x, *ends) for x, ends in zip(g.edge_frames, edge_ranges, strict=True)]
+    set_state(part, node_frames=node_frames, edge_frames=edge_frames)
     if store_ids:
         for index, (start, end) in enumerate(node_ranges):
             part.node_frame_at(index)[NID] = g.ids_tensor(np.arange(start, end))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import warnings
 
-__all__ = ["DGLError", "DGLWarning", "MissingFeatureError", "UnknownIdError", "warn_deprecated"]
+__all__ = ["DGLError", "DGLWarning", "MissingFeatureError", "UnknownIdError", "warn", "warn_deprecated"]
 
 
 class DGLError(Exception):
@@ -25,9 +27,17 @@ class DGLWarning(UserWarning):
     """Category of every warning that dglite gives, except for those about deprecated spellings."""
 
 
-def warn_deprecated(old: str, instead: str, stacklevel: int = 3) -> None:
-    """Give a :class:`DeprecationWarning` that ``old`` was written and that ``instead``, an imperative, helps.
+_FOLDER = os.path.dirname(__file__) + os.sep
 
-    It points at the line that called the function which calls this one; ``stacklevel`` counts as in ``warnings.warn``.
-    """
-    warnings.warn(f"{old} is deprecated; {instead}", DeprecationWarning, stacklevel=stacklevel)
+
+def warn(message: str, category: type[Warning] = DGLWarning) -> None:
+    """Give a warning that points at the line outside of dglite from which dglite was called."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_FOLDER):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
+
+
+def warn_deprecated(old: str, instead: str) -> None:
+    """Give a :class:`DeprecationWarning` that ``old`` was written and that ``instead``, an imperative, helps."""
+    warn(f"{old} is deprecated; {instead}", DeprecationWarning)

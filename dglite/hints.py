@@ -249,7 +249,7 @@ def names_of(package: str, modules: Mapping[str, str] = {}, reasons: Callable[[s
         if reason:
             error = AttributeError(f"{owner} has no attribute {name!r}: {reason}")
         else:
-            error = attribute_error(owner, name, (*sys.modules[package].__all__, *modules), _NAMES)
+            error = attribute_error(owner, name, (*getattr(sys.modules[package], "__all__", ()), *modules), _NAMES)
         if sys._getframe(1).f_code.co_name == "_handle_fromlist" and find_spec(f"{package}.{name}") is None:
             raise ImportError(str(error), name=package)
         raise error
@@ -279,14 +279,20 @@ def not_a_feature(name: str) -> str:
     )
 
 
-def attributes_of(hint: str) -> Any:
-    """Return the ``__getattr__`` of a class, whose error ends with ``hint``; ``{name}`` in it is the missing name."""
+def attributes_of(hint: str, instead: Mapping[str, str] = {}) -> Any:
+    """Return the ``__getattr__`` of a class, whose error ends with ``hint``; ``{name}`` in it is the missing name.
+
+    Some names have a hint of their own, ``instead``. Of a mapping the error lists the keys.
+    """
 
     def __getattr__(self: Any, name: str) -> Any:
         if hasattr(type(self), name):
             return object.__getattribute__(self, name)  # a property that failed raises its own error again
         message = f"{type(self).__name__!r} object has no attribute {name!r}"
-        raise AttributeError(message if name.startswith("_") else f"{message}; {hint.format(name=name)}")
+        if name.startswith("_"):
+            raise AttributeError(message)
+        there = f"; there are {[*self] or 'none'}" if isinstance(self, Mapping) else ""
+        raise AttributeError(f"{message}; {instead.get(name) or hint.format(name=name)}{there}")
 
     return __getattr__
 
@@ -349,8 +355,22 @@ def refuse_features(cls: type, hint: str) -> None:
     cls.__dir__ = lambda self: [name for name in object.__dir__(self) if name not in FEATURE_NAMES]  # type: ignore
 
 
+SYMBOLIC_TRACE = (
+    "torch.fx.symbolic_trace passes stand-ins for graphs and features, of which dglite computes nothing: export the "
+    "model, dglite.export(model, g, x), trace it by torch.fx.experimental.proxy_tensor.make_fx, or give a "
+    "torch.fx.Tracer an is_leaf_module that is true of dglite's layers"
+)
+
+
+def is_stand_in(value: Any) -> bool:
+    """Whether a value is what ``torch.fx.symbolic_trace`` passes in the place of an argument."""
+    return type(value).__module__ == "torch.fx.proxy"
+
+
 def not_a_graph(value: Any) -> str:
     """Return the message for ``value`` where a graph is expected: what came, and how a graph is made of it."""
+    if is_stand_in(value):
+        return SYMBOLIC_TRACE
     layer, arguments = _calling_layer()
     kind = type(value)
     shape = getattr(value, "shape", None)

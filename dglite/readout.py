@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from .arguments import explained
 from .backend import Tensor, active
-from .errors import DGLError, DGLWarning, warn_deprecated
+from .errors import DGLError, warn, warn_deprecated
 from .frame import Frame
 from .graph import DGLGraph
 from .graph.base import sizes_in_program
@@ -267,9 +266,7 @@ def _broadcast(graph_feat: Tensor, frame: Frame, sizes: Any) -> Tensor:
     if not shape or shape[0] != batch_size:  # asked first: a program for any number of graphs is not asked about 1
         if batch_size != 1:
             raise DGLError(f"got a graph feature of shape {tuple(shape)}; expected {batch_size} rows, one per graph")
-        warnings.warn(
-            f"the feature of a single graph has shape {tuple(shape)}; give it as (1, *feat)", DGLWarning, stacklevel=4
-        )
+        warn(f"the feature of a single graph has shape {tuple(shape)}; give it as (1, *feat)")
         graph_feat = active.reshape(graph_feat, (1, *shape))
     if core.is_program_of(sizes):
         return core.TracedSegments(sizes, frame.num_rows).repeat(graph_feat)
@@ -279,7 +276,7 @@ def _broadcast(graph_feat: Tensor, frame: Frame, sizes: Any) -> Tensor:
 def _sortby(sortby: int | None, idx: int | None) -> int | None:
     if idx is None:
         return sortby
-    warn_deprecated("topk(idx=)", "use sortby=", stacklevel=5)
+    warn_deprecated("topk(idx=)", "use sortby=")
     return idx
 
 
@@ -316,7 +313,10 @@ def _topk(
 
 def _require_element(shape: Sequence[int], sortby: int | None) -> None:
     if sortby is not None and (len(shape) != 1 or not -shape[0] <= sortby < shape[0]):
-        raise DGLError(f"top k: sortby={sortby} needs a feature (rows, width) with that element, got rows {shape}")
+        raise DGLError(
+            f"top k: sortby={sortby} needs a feature (rows, width) with that element, whose rows here have shape "
+            f"{tuple(shape)}; expected sortby from 0 to width - 1, or None"
+        )
 
 
 def _keys(values: np.ndarray, shape: list[int], sortby: int | None, descending: bool) -> np.ndarray:

@@ -40,9 +40,12 @@ class Columns(MutableMapping[str, Tensor]):
         column = self._columns.get(name)
         if column is None:
             if name not in self._names:
-                raise KeyError(f"no {name!r} on the {self._label}; there are: {_listed(self._names)}")
+                raise KeyError(f"no {name!r} on the {self._label}; there are: {_listed(self._names)}{self._remark()}")
             column = self._columns[name] = self._read(name)
         return column
+
+    def _remark(self) -> str:
+        return "; reduce functions get messages, g.update_all(message, reduce)" if self._label == "messages" else ""
 
     def __setitem__(self, name: str, value: Tensor) -> None:
         if name not in self._names:
@@ -115,7 +118,10 @@ class EdgeBatch(_RowBatch):
     __slots__ = ("_dst", "_ends", "_etype", "_src")
 
     if not TYPE_CHECKING:
-        __getattr__ = hints.attributes_of("columns are in .src['{name}'], .dst['{name}'] and .data['{name}']")
+        __getattr__ = hints.attributes_of(
+            "columns are in .src['{name}'], .dst['{name}'] and .data['{name}']",
+            {"srcdata": "write .src['h']", "dstdata": "write .dst['h']", "edata": "write .data['w']"},
+        )
 
     def __init__(
         self,
@@ -156,7 +162,9 @@ class NodeBatch(_RowBatch):
     __slots__ = ("_ids", "_mailbox", "_ntype")
 
     if not TYPE_CHECKING:
-        __getattr__ = hints.attributes_of("columns are in .data['{name}'] and messages in .mailbox['{name}']")
+        __getattr__ = hints.attributes_of(
+            "columns are in .data['{name}'] and messages in .mailbox['{name}']", {"ndata": "write .data['h']"}
+        )
 
     def __init__(
         self, data: Columns, mailbox: Columns, size: int, ids: Callable[[], Any], ntype: str, graph: Callable[[], Any]

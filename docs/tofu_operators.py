@@ -18,9 +18,14 @@ DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent))
 
 from dglite.tofu.aten import operator_of  # noqa: E402
+from dglite.tofu.decompositions import decompositions, is_composite  # noqa: E402
 from tests.tofu.samples import core, samples  # noqa: E402
 
+RECORDED_OTHERWISE = ("aten._native_batch_norm_legit.default", "aten.as_strided.default")
+"""Operators for which `dglite.tofu.recording` writes others."""
+
 REASONS = {
+    "aten._embedding_bag.default": "bags are ranges of rows: nn.Embedding and a sum or mean of rows can be split",
     "aten._local_scalar_dense.default": "a number for Python: the model depends on a value",
     "aten._pdist_forward.default": "its rows are pairs of rows in triangular order",
     "aten.atan2.out": "writes into an argument; a captured graph has no such operator",
@@ -49,10 +54,10 @@ Written by `python docs/tofu_operators.py` with torch {version}; do not edit. Ev
 checked by the tests: run as a whole and in parts, evenly and unevenly, with the same result.
 
 Of {total} operators in Core ATen, {done} are described ({percent} %): {element} element-wise, {described} by an
-expression for every element, {opaque} opaque along some dimensions. {missing} cannot be described. Beyond Core ATen,
-{more} more overloads are in the table's second part, and all that torch tags as element-wise follow the one rule. Of
-dglite's own operators in captured graphs, g-SpMM is split by destinations, edges (sums only) and features, g-SDDMM by
-edges and features.
+expression for every element, {opaque} opaque along some dimensions. {recorded} more are recorded as other operators
+when a step is captured, and {missing} cannot be split. Beyond Core ATen, {more} more overloads are in the table's
+second part, and all that torch tags as element-wise follow the one rule. Of dglite's own operators in captured graphs,
+g-SpMM is split by destinations, edges (sums only) and features, g-SDDMM by edges and features.
 
 The indices named in "split along" are those of the calls in `tests/tofu/samples.py`; `i0`, `i1` are dimensions of the
 result in their order, **bold** ones are reduced: the parts make partial results.
@@ -72,11 +77,18 @@ def described() -> dict[Any, tuple[str, dict[str, bool]]]:
     return {target: (kind, indices[target]) for target, kind in kinds.items()}
 
 
+def is_recorded_otherwise(target: Any) -> bool:
+    """Return whether a captured step has other operators instead of this one, and Tofu no description of it."""
+    others = target in decompositions() or is_composite(target) or str(target) in RECORDED_OTHERWISE
+    return others and str(target) not in REASONS
+
+
 def table() -> str:
     """Return the page."""
     by_target, core_targets = described(), core()
     done = [target for target in core_targets if target in by_target]
     count = {kind: sum(by_target[target][0] == kind for target in done) for kind in KINDS}
+    recorded = [target for target in core_targets if target not in by_target and is_recorded_otherwise(target)]
     others = [target for target in by_target if target not in core_targets]
     lines = [
         HEAD.format(
@@ -87,7 +99,8 @@ def table() -> str:
             element=count["element-wise"],
             described=count["described"],
             opaque=count["opaque"],
-            missing=len(core_targets) - len(done),
+            recorded=len(recorded),
+            missing=len(core_targets) - len(done) - len(recorded),
             more=len(others),
         )
     ]
@@ -99,7 +112,9 @@ def table() -> str:
         else:
             lines += _rows(of_kind, by_target)
     lines += ["## Core ATen, not described", "", "| operator | why |", "|---|---|"]
-    lines += [f"| `{_name(target)}` | {REASONS[str(target)]} |" for target in core_targets if target not in by_target]
+    left = [target for target in core_targets if target not in by_target and target not in recorded]
+    lines += [f"| `{_name(target)}` | {REASONS[str(target)]} |" for target in left]
+    lines += ["", f"Recorded as other operators: {', '.join(f'`{_name(target)}`' for target in recorded)}."]
     lines += ["", "## Other operators", ""] + _rows(others, by_target)
     return "\n".join(lines)
 

@@ -27,6 +27,14 @@ def test_typed_graphs():
         dglite.graph([(0, 1)], cards=4)
 
 
+def test_a_warning_points_at_the_line_that_constructs() -> None:
+    sampler = dglite.dataloading.NeighborSampler([2])
+    with pytest.warns(DeprecationWarning, match="is deprecated; use") as caught:
+        dglite.dataloading.NodeDataLoader(pair(), torch.arange(3), sampler)
+        dglite.nn.GraphConv(2, 2, norm=True)
+    assert {warning.filename for warning in caught} == {__file__}
+
+
 def test_bipartite():
     with pytest.warns(DeprecationWarning, match="heterograph"):
         g = dglite.bipartite([(0, 1), (0, 0)], "user", "plays", "game", num_nodes=(2, 3))

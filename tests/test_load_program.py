@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import threading
-from typing import Any
+from collections import OrderedDict
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import dglite
 from dglite import DGLError, DGLGraph
-from dglite.nn import GraphConv, SAGEConv, SumPooling
+from dglite.nn import GraphConv, RelGraphConv, SAGEConv, SumPooling
 from tests.test_serving import MODELS, block, homogeneous
 from tests.versions import exports
 
@@ -62,6 +63,42 @@ def test_it_computes_what_the_model_does(name: str, portable: bool) -> None:
     assert not calls
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_inside_of_autocast_operators_get_operands_of_one_dtype(name: str) -> None:
+    """torch's steps return bfloat16 there, beside which float32 edge weights were read as such: as foreign memory."""
+    torch.manual_seed(0)
+    kind, arguments = MODELS[name]
+    model, args = kind().eval(), arguments(3)
+    program = dglite.export(model, *arguments(2))
+    expected = pytree.tree_leaves(model(*args))
+    for serve in (dglite.load_program(program), program.module()):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            results = pytree.tree_leaves(serve(*args))
+        for result, want in zip(results, expected, strict=True):
+            torch.testing.assert_close(
+                result.float(), want, rtol=0.1, atol=0.1 * max(1.0, float(want.detach().abs().max()))
+            )
+
+
+def test_operators_inside_of_autocast_have_gradients_of_their_inputs_dtypes() -> None:
+    src, dst = torch.tensor([0, 1, 1, 2]), torch.tensor([1, 0, 2, 2])
+    x, w = torch.rand(3, 4, requires_grad=True), torch.rand(4, 1).bfloat16().requires_grad_()
+    call = torch.ops.dglite.spmm.default
+    want = torch.zeros(3, 4).index_add(0, dst, x[src] * w)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        result, _ = call([x, w], src, dst, 3, 3, "sum 0 u0 e1 mul")
+    torch.testing.assert_close(result, want.bfloat16(), rtol=0.02, atol=0.02)
+    grads = torch.autograd.grad(result.float().sum(), (x, w))
+    torch.testing.assert_close(grads, torch.autograd.grad(want.sum(), (x, w)), rtol=0.02, atol=0.02)
+    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(DGLError, match="float64 and float32"):
+        call([x.double(), w.float()], src, dst, 3, 3, "sum 0 u0 e1 mul")
+
+
+def test_export_inside_of_autocast_is_refused() -> None:
+    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(DGLError, match="inside of the model's forward"):
+        dglite.export(GraphConv(5, 2), homogeneous(), torch.randn(6, 5))
+
+
 class OnFeatures(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -89,10 +126,12 @@ def test_features_options_and_results_of_any_kind() -> None:
     assert not calls
     with pytest.raises((DGLError, RuntimeError, AssertionError)):
         serve(g, bias, scale=3.0)
+    for graph in (featured(4).int(), homogeneous(4, 8), block(), dglite.batch([featured(2), featured(2)])):
+        with pytest.raises(DGLError, match="the program takes a graph described by"):
+            serve(graph, torch.randn(4, 2), scale=2.0)
     for wrong, bias in [
         (featured(4, w=torch.randn(4, 2)), torch.randn(4, 2)),
         (featured(4, more=torch.randn(4, 2)), torch.randn(4, 2)),
-        (featured(4).int(), torch.randn(4, 2)),
         (featured(4), torch.randn(5, 2)),
         (featured(4), torch.randn(4, 3)),
         (featured(4), torch.randn(4)),
@@ -117,6 +156,42 @@ def test_wrong_structure_is_refused_before_a_kernel_reads_it() -> None:
     serve = dglite.load_program(dglite.export(lambda b, x: dglite.ops.copy_u_sum(b, x), block(), torch.randn(7, 5)))
     with pytest.raises((DGLError, RuntimeError, AssertionError)):
         serve(block(), torch.randn(6, 5))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("num_types", "num_edges"), [(3, 9), (30, 200)])
+def test_sums_by_type_choose_by_the_graph_they_are_called_with(num_types: int, num_edges: int, weighted: bool) -> None:
+    """Once for each basis, or once for each pair of node and type, whichever is less."""
+    model = RelGraphConv(3, 2, num_types, "basis", 2).eval()
+
+    def arguments(num_edges: int) -> Any:
+        g = homogeneous(6, num_edges)
+        types = torch.arange(g.num_edges()) % num_types
+        norm = [torch.rand(g.num_edges(), 1)] if weighted else []
+        return g, torch.randn(6, 3), types, *norm
+
+    serve = loaded(dglite.export(model, *arguments(12)))
+    g, x, types, *norm = arguments(num_edges)
+    torch.testing.assert_close(serve(g, x, types, *norm), model(g, x, types, *norm))
+    with pytest.raises(DGLError, match="type"):
+        serve(g, x, types + num_types, *norm)
+    with pytest.raises((DGLError, RuntimeError, AssertionError)):
+        serve(g, x, types[1:], *norm)
+
+
+def test_inputs_in_trees_of_other_classes() -> None:
+    class Pair(NamedTuple):
+        left: torch.Tensor
+        right: torch.Tensor
+
+    class Total(nn.Module):
+        def forward(self, pair: Pair, more: dict[str, torch.Tensor]) -> torch.Tensor:
+            return pair.left + 2 * pair.right + 3 * sum(more.values())
+
+    x, y, z = torch.rand(3, 4)
+    for more in ({"z": z, "a": x}, OrderedDict(z=z, a=x)):
+        serve = dglite.load_program(dglite.export(Total(), Pair(x, y), more))
+        torch.testing.assert_close(serve(Pair(x, y), more), x + 2 * y + 3 * (z + x))
 
 
 class Tagged(torch.Tensor):

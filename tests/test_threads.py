@@ -202,6 +202,46 @@ def test_scopes_of_compiled_functions_are_a_threads_own(backend: str) -> None:
     assert not g.ndata
 
 
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_a_compiled_scope_reads_no_features_of_another_threads(fullgraph: bool) -> None:
+    """The other thread has the only scope, so its features are in the graph."""
+
+    def send(g: DGLGraph, x: torch.Tensor) -> torch.Tensor:
+        with g.local_scope():
+            g.ndata["h"] = x
+            return dglite.mean_nodes(g, "h") + (g.ndata["other"].sum() if "other" in g.ndata else 0)
+
+    torch._dynamo.reset()
+    g, x = fresh(6, 20), torch.rand(6, 2)
+    expected, compiled = send(g, x), torch.compile(send, backend="eager", fullgraph=fullgraph)
+    torch.testing.assert_close(compiled(g, x), expected)
+    entered, done = threading.Event(), threading.Event()
+
+    def hold() -> list[str]:
+        with g.local_scope():
+            g.ndata["other"] = torch.ones(6)
+            entered.set()
+            done.wait()
+            return list(g.ndata)
+
+    def run() -> None:
+        entered.wait()
+        try:
+            if fullgraph:
+                with pytest.raises(Exception, match="in whose scope another thread is"):
+                    compiled(g, x)
+            else:
+                torch.testing.assert_close(compiled(g, x), expected)
+        finally:
+            done.set()
+
+    assert side_by_side([hold, run]) == [["other"], None]
+    assert not g.ndata
+    with g.local_scope():  # a thread's own
+        torch.testing.assert_close(compiled(g, x), expected)
+    assert not g.ndata
+
+
 def in_scope(g: DGLGraph) -> list[str]:
     with g.local_scope():
         return list(g.ndata)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from ..errors import DGLError
-from .protocols import MakeOp, Recipe, Tensor, TransformedOp, Watch
+from .protocols import MakeOp, Recipe, RunAgain, Tensor, TransformedOp, Watch
 
 Unread = TypeVar("Unread", bound=Callable[..., Any])
 
@@ -56,8 +56,8 @@ class ProgramInterface(ABC):
         """Whether a number may stand for any: a program is recorded, and comparing it would narrow the program."""
         return False
 
-    def register(self, name: str, make: MakeOp) -> None:
-        """Make an operation known to the library's compiler, under ``name``."""
+    def register(self, name: str, make: MakeOp, run_again: RunAgain | None = None) -> None:
+        """Make an operation known to the library's compiler, under ``name``; ``run_again`` needs no checks."""
         return
 
     def left_to_python(self, function: Unread) -> Unread:
@@ -96,8 +96,9 @@ class ProgramInterface(ABC):
     ) -> None:
         """Let the library find the tensors in objects of a class, where it has a notion of this.
 
-        ``flatten(x)`` returns what ``x`` holds as pairs (name, value), and a description in tuples of text, of which
-        and the values ``unflatten`` makes it again. ``from_json`` makes the description of what JSON makes of it.
+        ``flatten(x)`` returns the values that ``x`` holds, a list that nobody changes, and a description in tuples of
+        text, the last one of which names the values. ``unflatten`` makes it again of both. ``from_json`` makes the
+        description of what JSON makes of it.
         """
         return
 

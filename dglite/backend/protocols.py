@@ -93,6 +93,9 @@ class TransformedOp(RegisteredOp, Protocol):
 MakeOp = Callable[[Sequence[Any], str, Sequence[bool], bool], RegisteredOp]
 """Makes an operation of ``(structure, recipe, needs, real)``: the tensors, counts and text that a program holds, which
 inputs need a gradient, and whether it is going to compute (``forward``) or only to describe and derive."""
+RunAgain = Callable[[Sequence[Any], str, Sequence[Any]], Any]
+"""Runs an operation of ``(structure, recipe, inputs)`` as an earlier call on this structure and equal shapes did, or
+returns None."""
 
 
 class Watch:

@@ -11,7 +11,7 @@ import torch
 
 from ..opspec import OPERATORS
 from . import torch_arrays, torch_export, torch_library, torch_memory, torch_program, torch_record, torch_structure
-from .protocols import MakeOp, Recipe, Watch
+from .protocols import MakeOp, Recipe, RunAgain, Watch
 from .torch_breaks import compiled_within_others, left_to_python
 from .torch_deferred import DeferredTensor, can_defer, deferred_of
 from .torch_plain import (
@@ -123,8 +123,8 @@ class TorchBackend(TorchTensors):
     relu_gradient = staticmethod(torch_memory.relu_gradient)
     is_pooled = staticmethod(torch_memory.is_pooled)
 
-    def register(self, name: str, make: MakeOp) -> None:
-        torch_library.register(name, make, DTYPES)
+    def register(self, name: str, make: MakeOp, run_again: RunAgain | None = None) -> None:
+        torch_library.register(name, make, run_again, DTYPES)
 
     register_container = staticmethod(torch_export.register_container)
     dynamic_shapes = staticmethod(torch_export.dynamic_shapes)

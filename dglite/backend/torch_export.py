@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -19,7 +20,7 @@ from ..errors import DGLError
 from .torch_library import decompositions
 from .torch_simplify import simplify
 
-_Flatten = Callable[[Any], tuple[list[tuple[str, Any]], Any]]
+_Flatten = Callable[[Any], tuple[list[Any], Any]]
 CONTAINERS: dict[type, _Flatten] = {}
 """What takes objects that hold tensors apart, by class."""
 
@@ -32,17 +33,15 @@ def register_container(
 ) -> None:
     """Make the objects of a class nodes of pytrees: see :meth:`.base.Backend.register_container`."""
 
-    def values_of(x: Any) -> tuple[list[Any], Any]:
-        pairs, description = flatten(x)
-        return [value for _, value in pairs], description
-
     def with_keys(x: Any) -> tuple[list[tuple[Any, Any]], Any]:
-        pairs, description = flatten(x)
-        return [(pytree.MappingKey(name), value) for name, value in pairs], description
+        values, description = flatten(x)
+        return [
+            (pytree.MappingKey(name), value) for name, value in zip(description[-1], values, strict=True)
+        ], description
 
     pytree.register_pytree_node(
         kind,
-        values_of,
+        lambda x: (list((flattened := flatten(x))[0]), flattened[1]),
         unflatten,
         serialized_type_name=f"dglite.{kind.__name__}",
         to_dumpable_context=lambda description: description,
@@ -53,16 +52,21 @@ def register_container(
     CONTAINERS[kind] = flatten
 
 
-def _values_for(spec: pytree.TreeSpec, pairs: list[tuple[str, Any]], description: Any) -> list[Any]:
+def _values_for(spec: pytree.TreeSpec, values: list[Any], description: Any) -> list[Any]:
     """Return the values that an object gives to a program which takes such as ``spec`` describes.
 
     Torch itself flattens an object, describes it, and compares the descriptions: three times as long.
     """
+    require_description(spec, description)
+    for name, value, child in zip(description[-1], values, spec.children(), strict=True):
+        _require_names(name, value, child)
+    return values
+
+
+def require_description(spec: pytree.TreeSpec, description: Any) -> None:
+    """Raise :class:`DGLError` unless a graph has the types, id dtype and kinds of tensors that a program takes."""
     if description != spec.context:
         raise DGLError(f"the program takes a graph described by {spec.context}, got one described by {description}")
-    for (name, value), child in zip(pairs, spec.children(), strict=True):
-        _require_names(name, value, child)
-    return [value for _, value in pairs]
 
 
 def _require_names(place: str, value: Any, spec: pytree.TreeSpec) -> None:
@@ -111,6 +115,11 @@ def export(
     """Record ``model`` of inputs: see :meth:`.base.Backend.export`."""
     if TorchVersion(torch.__version__) < "2.7":
         raise DGLError(f"dglite.export needs torch 2.7 or newer, this is {torch.__version__}: pip install -U torch")
+    if torch._C._is_any_autocast_enabled():
+        raise DGLError(
+            "torch.export does not record the casts of a torch.autocast around it: enter autocast inside of the "
+            "model's forward, and export the model outside of it"
+        )
     if not isinstance(model, torch.nn.Module):
         model = _ExportedFunction(model)
     _refuse_held(model)
@@ -120,8 +129,9 @@ def export(
             named = inspect.signature(model.forward).bind(*args, **kwargs).arguments
         except TypeError as error:
             raise DGLError(
-                f"{type(model).__name__}.forward does not take these arguments ({error}); where that is a vertex "
-                "program of dglite.dynamic, its steps depend on the graph, and it cannot be exported"
+                f"{type(model).__name__}.forward does not take these arguments ({error}); give those of a call, as in "
+                "dglite.export(model, g, x). A vertex program of dglite.dynamic cannot be exported: its steps depend "
+                "on the graph"
             ) from error
         counts = _counts((args, kwargs))
         shapes = {name: _shapes_of(value, counts) for name, value in named.items()}
@@ -131,6 +141,9 @@ def export(
         try:
             program = torch.export.export(model, args, kwargs or None, dynamic_shapes=shapes, strict=strict)
         except torch._dynamo.exc.Unsupported as error:
+            ours = re.search(r"raised exception DGLError\((['\"])(.*)\1\)", str(error))
+            if ours is not None:  # Dynamo has read how dglite refuses something
+                raise DGLError(ours[2]) from error
             messages = "reduce functions of your own, nor messages that are no expressions of features"
             part = messages if "update_all" in str(error) else "the model"
             reason = " ".join(str(error).split("Developer debug context")[0].split())

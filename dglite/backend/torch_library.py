@@ -14,7 +14,7 @@ import torch
 from torch.autograd import forward_ad
 
 from ..errors import DGLError
-from .protocols import RESULT, MakeOp
+from .protocols import RESULT, MakeOp, RunAgain
 from .torch_breaks import left_to_python
 from .torch_plain import as_in_mode, is_transformed, refuse_class
 
@@ -25,6 +25,8 @@ _TAGS = tuple(
 )
 """A captured CUDA graph would read the sorted edges of the graph that it was captured with; older torch has no such
 tag, and captures nothing with operators whose structure is on the CPU."""
+_AUTOCAST = {kind: getattr(torch._C.DispatchKey, f"Autocast{kind.upper()}") for kind in ("cpu", "cuda")}
+"""By kind of device: where torch's dispatcher asks before autograd while autocast is on."""
 _NOTHING = ((0,), "uint8")
 _OPERATORS: dict[str, Any] = {}
 """The registered operations by name."""
@@ -142,15 +144,20 @@ def call_both(
         raise
 
 
-def _kernel(make: MakeOp) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
+def _kernel(make: MakeOp, run_again: RunAgain | None) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
     """Return what computes results; inputs are compared with the structure once for each signature."""
     signatures: set[Any] = set()  # of inputs that fit their structure
 
     def compute(
         inputs: list[torch.Tensor], src: torch.Tensor, dst: torch.Tensor, num_src: int, num_dst: int, recipe: str
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        op = make((src, dst, num_src, num_dst), recipe, (False,) * len(inputs), True)
-        signature: Any = recipe, src.shape, dst.shape, num_src, num_dst, torch._C._is_any_autocast_enabled()
+        structure = src, dst, num_src, num_dst
+        if run_again is not None:
+            result = run_again(structure, recipe, inputs)
+            if result is not None:
+                return result, _NO_AUX
+        op = make(structure, recipe, (False,) * len(inputs), True)
+        signature: Any = recipe, src.shape, dst.shape, num_src, num_dst
         for x in inputs:
             signature += (x.shape, x.dtype, x.device)
         if signature not in signatures:
@@ -165,9 +172,9 @@ def _kernel(make: MakeOp) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
     return compute
 
 
-def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None:
+def register(name: str, make: MakeOp, run_again: RunAgain | None, dtypes: Mapping[str, torch.dtype]) -> None:
     """Register the operation that ``make`` makes: its kernel, its description (a fake kernel), gradient and batches."""
-    compute = _kernel(make)
+    compute = _kernel(make, run_again)
 
     def describe(inputs: list[torch.Tensor], *structure: Any) -> tuple[Any, ...]:
         *relation, recipe = structure
@@ -208,16 +215,41 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
         result, aux = _OPERATORS[name](folded, *structure)
         return (result, aux), (op.batch_axis, None if aux.dtype is torch.uint8 else op.batch_axis)
 
+    def cast(kind: str) -> Callable[..., Any]:
+        excluded = torch._C.DispatchKeySet(_AUTOCAST[kind])
+
+        def call(inputs: list[torch.Tensor], *structure: Any) -> Any:
+            inputs = _of_one_dtype(inputs, kind)
+            with torch._C._ExcludeDispatchKeyGuard(excluded):
+                return _OPERATORS[name](inputs, *structure)
+
+        return call
+
     left_to_python(compute)
     _LIBRARY.define(name + _SIGNATURE, tags=_TAGS)
     _LIBRARY.impl(name, compute, "CompositeExplicitAutograd")
     full_name = f"dglite::{name}"
     torch.library.register_fake(full_name, describe, lib=_LIBRARY)
     _LIBRARY.impl(name, differentiable, "Autograd", with_keyset=True)
+    for kind, key in _AUTOCAST.items():
+        _LIBRARY.impl(name, cast(kind), key.name)
     if hasattr(torch.library, "register_vmap"):  # from torch 2.5 on
         torch.library.register_vmap(full_name, batched, lib=_LIBRARY)
     operator = _OPERATORS[name] = getattr(torch.ops.dglite, name).default
     _DECOMPOSITIONS[operator], _MAKERS[operator], _KERNELS[operator] = decompose, make, compute
+
+
+def _of_one_dtype(inputs: list[torch.Tensor], kind: str) -> list[torch.Tensor]:
+    """Return inputs as autocast wants them on a kind of device: if features differ in dtype, all in autocast's.
+
+    A program that was recorded outside of autocast may be called inside of it. float64 is never cast: kernels refuse it
+    beside others. Single numbers are no features.
+    """
+    dtypes = {x.dtype for x in inputs if x.dim() and x.is_floating_point()}
+    if len(dtypes) < 2 or torch.float64 in dtypes:
+        return inputs
+    dtype = torch.get_autocast_dtype(kind)
+    return [x.to(dtype) if x.dim() and x.is_floating_point() else x for x in inputs]
 
 
 def _is_dense(keyset: Any) -> bool:

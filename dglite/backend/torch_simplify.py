@@ -80,6 +80,9 @@ def _unchanged(node: Node) -> Node | None:
         return arguments[0] if arguments[2] is False else None  # type: ignore[return-value]
     if target in (_aten.reshape.default, _aten.view.default):
         return arguments[0] if _has_shape_of(node, arguments[0]) else None  # type: ignore[return-value]
+    if target is _aten.to.dtype:
+        plain = not any(arguments[2:]) and not node.kwargs and _has_dtype_of(node, arguments[0])
+        return arguments[0] if plain else None  # type: ignore[return-value]
     if target is _aten.mul.Tensor:
         return arguments[0] if arguments[1] == 1 and _has_dtype_of(node, arguments[0]) else None  # type: ignore[return-value]
     return None

@@ -59,7 +59,7 @@ def graph(
     """
     if isinstance(data, DGLGraph):
         raise DGLError("the edges given are a DGLGraph already; use it, or g.clone()")
-    if not isinstance(ntype, str | None):
+    if ntype is not None and not isinstance(ntype, str):
         hint = f"num_nodes={ntype}" if isinstance(ntype, int) else "sources and destinations as one pair, graph((u, v))"
         raise DGLError(
             f"the second argument of graph() is the node type, a string, got {type(ntype).__name__}; give {hint}"
@@ -80,9 +80,7 @@ def _classic_graph(
     unknown = classic.keys() - {"card", "validate", "restrict_format", "index_dtype"}
     if unknown:
         raise unexpected("graph", min(unknown), inspect.signature(graph).parameters)
-    warn_deprecated(
-        "graph(data, ntype, etype, card=, ...)", "use dglite.heterograph({(ntype, etype, ntype): data})", stacklevel=4
-    )
+    warn_deprecated("graph(data, ntype, etype, card=, ...)", "use dglite.heterograph({(ntype, etype, ntype): data})")
     count = classic.get("card") if num_nodes is None else num_nodes
     counts = None if count is None else {ntype: count}
     return heterograph({(ntype, etype, ntype): data}, counts, idtype or classic.get("index_dtype"), device)

@@ -202,11 +202,11 @@ def _table(table: Any, argument: str) -> Any:
         return pandas.DataFrame(dict(table))
     names = getattr(table, "column_names", None) or getattr(table, "columns", None)
     if not isinstance(names, list) or not hasattr(table, "__getitem__"):
-        hint = (
-            "; a torch edge_index is for dglite.graph((edge_index[0], edge_index[1]))"
-            if active.is_tensor(table)
-            else ""
-        )
+        hint = ""
+        if active.is_tensor(table):
+            hint = "; a torch edge_index is for dglite.graph((edge_index[0], edge_index[1]))"
+        elif isinstance(table, str):
+            hint = f"; read the file, pandas.read_csv({table!r:.40}) for instance, or let dglite.from_tables read it"
         raise DGLError(f"{argument} must be {_EXPECTED}, got {type(table).__name__}{hint}")
     return pandas.DataFrame({name: table[name].to_numpy() for name in names})
 

@@ -51,7 +51,7 @@ class _BaseNegativeSampler:
 
 
 @final
-class PerSourceUniform(_BaseNegativeSampler):
+class Uniform(_BaseNegativeSampler):
     """Pairs the source of each edge with ``k`` destination nodes drawn uniformly, edge after edge.
 
     They may be neighbours, or the edge's own destination. An edge type without destination nodes gives no pairs.
@@ -66,7 +66,7 @@ class PerSourceUniform(_BaseNegativeSampler):
         return g.ids_tensor(src), g.ids_tensor(generator().integers(max(adjacency.num_dst, 1), size=count))
 
 
-Uniform = PerSourceUniform
+PerSourceUniform = Uniform
 
 
 @final

@@ -16,7 +16,7 @@ from ..structure import Adjacency, Metagraph
 from ..structure.arrays import HOST, arrays_on, ids_in
 from ..structure.ids import broadcast_pair
 from ..structure.metagraph import EdgeType
-from .scope import copies, leave_scopes
+from .scope import BY_THREAD, OUTERMOST, copies, leave_scopes
 
 _DTYPES = {np.dtype(name): active.empty((0,), name, active.cpu()).dtype for name in ("int32", "int64")}
 _ID_DTYPES: dict[Any, np.dtype] = {tensor_dtype: dtype for dtype, tensor_dtype in _DTYPES.items()}
@@ -74,11 +74,13 @@ class GraphBase:
         graph = object.__new__(type(self))
         state = graph.__dict__
         state.update(self.__dict__)
-        leave_scopes(state)
+        if OUTERMOST in state or BY_THREAD in state:
+            leave_scopes(state)
         state["node_frames"] = copies(state["node_frames"])
         state["edge_frames"] = copies(state["edge_frames"])
         state["_readonly"] = None
-        state.pop("_inboxes", None)
+        if "_inboxes" in state:
+            del state["_inboxes"]
         if "_registered" in state:
             state["_registered"] = state["_registered"].copy()
         return graph

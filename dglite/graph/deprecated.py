@@ -55,7 +55,7 @@ class _PerGraph(list[int]):
         return self._method(*args, **kwargs)
 
     def _list(self) -> list[int]:
-        warn_deprecated(f"g.{self._name} read as a list", f"call it: g.{self._name}().tolist()", stacklevel=4)
+        warn_deprecated(f"g.{self._name} read as a list", f"call it: g.{self._name}().tolist()")
         numbers: list[int] = active.to_numpy(self._method()).tolist()
         return numbers
 

@@ -66,12 +66,13 @@ class FormatMixin(GraphBase):
         if self.type_graph.is_block:
             raise DGLError("a block cannot be reversed: its messages flow from source to destination nodes only")
         graph = self.clone()
-        graph.adjacencies = tuple(reversed_of(adjacency) for adjacency in self.adjacencies)
-        graph.type_graph = self.type_graph.reversed()
+        state = graph.__dict__  # of a new graph, for which nothing is to be checked
+        state["adjacencies"] = tuple([reversed_of(adjacency) for adjacency in state["adjacencies"]])
+        state["type_graph"] = state["type_graph"].reversed()
         if not copy_ndata:
-            graph.node_frames = [None] * len(graph.node_frames)
+            state["node_frames"] = [None] * len(state["node_frames"])
         if not copy_edata:
-            graph.edge_frames = [None] * len(graph.edge_frames)
+            state["edge_frames"] = [None] * len(state["edge_frames"])
         return graph
 
     # -- exports ------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from ..structure.metagraph import EdgeType
 from ..structure.sizes import require_room
 from ..structure.traced import in_program, traced_edges
 from .base import GraphBase
+from .scope import set_state
 
 _Numbers = tuple[np.ndarray, ...] | None
 """Numbers of nodes or edges in each graph of a batch, by type."""
@@ -214,10 +215,15 @@ class MutationMixin(GraphBase):
         batch_numbers: tuple[_Numbers, _Numbers] = (None, None),
     ) -> None:
         """Put the new parts in place of the old ones. Slices and clones made before keep the old ones."""
-        self.adjacencies, self.node_counts = tuple(adjacencies), tuple(num_nodes)
-        self.node_frames = [node_frames.get(i, frame) for i, frame in enumerate(self.node_frames)]
-        self.edge_frames = [edge_frames.get(i, frame) for i, frame in enumerate(self.edge_frames)]
-        self.batch_node_counts, self.batch_edge_counts = batch_numbers
+        set_state(
+            self,
+            adjacencies=tuple(adjacencies),
+            node_counts=tuple(num_nodes),
+            node_frames=[node_frames.get(i, frame) for i, frame in enumerate(self.node_frames)],
+            edge_frames=[edge_frames.get(i, frame) for i, frame in enumerate(self.edge_frames)],
+            batch_node_counts=batch_numbers[0],
+            batch_edge_counts=batch_numbers[1],
+        )
 
 
 def _node_ids(ids: Any) -> np.ndarray:

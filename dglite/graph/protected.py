@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from .base import GraphBase
-from .scope import BY_THREAD, STATE, set_in_thread
+from .scope import BY_THREAD, STATE, set_state
 
 _STATE = frozenset(STATE)
 """Attributes that dglite's own modules set, at no other cost than a look into this set."""
@@ -39,10 +39,13 @@ class ProtectedMixin(GraphBase):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _STATE:
-            if BY_THREAD in self.__dict__:
-                set_in_thread(self, name, value)
-                return
-        elif hasattr(type(self), name):
+            state = self.__dict__
+            if BY_THREAD in state:
+                set_state(self, **{name: value})
+            else:
+                state[name] = value
+            return
+        if hasattr(type(self), name):
             _require_free(self, name, value, "set")
         object.__setattr__(self, name, value)
 

@@ -33,7 +33,7 @@ class RegistryMixin(GraphBase):
 
 
 def _warn(name: str) -> None:
-    warn_deprecated(f"g.{name}()", "pass the function to the method, e.g. g.update_all(message, reduce)", stacklevel=4)
+    warn_deprecated(f"g.{name}()", "pass the function to the method, e.g. g.update_all(message, reduce)")
 
 
 def state(graph: GraphBase, name: str) -> dict[Any, Any]:

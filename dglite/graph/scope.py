@@ -8,11 +8,12 @@ graphs of one thread pay nothing for it.
 
 from __future__ import annotations
 
-from threading import get_ident
+from threading import get_ident, local
 from types import TracebackType
 from typing import Any
 
 from ..backend import active
+from ..errors import DGLError
 from ..frame import Frame
 from ..locks import new_lock
 
@@ -29,9 +30,19 @@ STATE = (
     "_readonly",
 )
 """Attributes of a graph that a scope restores."""
-_OUTERMOST, BY_THREAD = "_scope", "_states"
+OUTERMOST, BY_THREAD = "_scope", "_states"
 """The first open scope; or, once two threads have scopes, states by thread, with None for threads without a scope."""
 _moving = new_lock()
+
+
+class _ThreadIdent(local):
+    """The identifier of the thread that reads it, which compiled functions compare each time they are called."""
+
+    def __init__(self) -> None:
+        self.thread = get_ident()
+
+
+_this = _ThreadIdent()
 
 
 class LocalScope:
@@ -48,6 +59,7 @@ class LocalScope:
     def __enter__(self) -> None:
         state = self._graph.__dict__
         if active.compiling():  # which knows no locks; a compiled function writes to no graph before it returns
+            _require_own(state)
             self._saved = {name: getattr(self._graph, name) for name in STATE}
             _copy_frames(state, self._saved)
             return
@@ -55,8 +67,9 @@ class LocalScope:
         with _moving:
             states = state.get(BY_THREAD)
             if states is None:
-                saved = self._saved = {name: state[name] for name in STATE}
-                first = state.setdefault(_OUTERMOST, self)
+                alone = len(state) == len(STATE)  # with nothing that users or caches have put beside it
+                saved = self._saved = state.copy() if alone else {name: state[name] for name in STATE}
+                first = state.setdefault(OUTERMOST, self)
                 if first._thread == thread:
                     _copy_frames(state, saved)
                     return
@@ -78,8 +91,8 @@ class LocalScope:
             states = state.get(BY_THREAD)
             if states is None:
                 state.update(self._saved)
-                if state.get(_OUTERMOST) is self:
-                    del state[_OUTERMOST]
+                if state.get(OUTERMOST) is self:
+                    del state[OUTERMOST]
             elif not self._outermost:
                 states[self._thread] = self._saved
             else:
@@ -89,13 +102,23 @@ class LocalScope:
                     del state[BY_THREAD]
 
 
+def _require_own(state: dict[str, Any]) -> None:
+    """Raise :class:`DGLError` if another thread has a scope of the graph: its attributes may be that thread's."""
+    first = state.get(OUTERMOST)
+    if BY_THREAD in state or (first is not None and first._thread != _this.thread):
+        raise DGLError(
+            "a compiled function opens a scope of a graph in whose scope another thread is, and would read that one's "
+            "features; give each thread a graph of its own, g.local_var(), or compile without fullgraph=True"
+        )
+
+
 def _copy_frames(state: dict[str, Any], saved: dict[str, Any]) -> None:
     state["node_frames"], state["edge_frames"] = copies(saved["node_frames"]), copies(saved["edge_frames"])
 
 
 def _moved_to_threads(state: dict[str, Any]) -> dict[int | None, dict[str, Any]]:
     """Move a graph's state to a table by thread: one thread has a scope open, and another one opens its first."""
-    first = state.pop(_OUTERMOST)
+    first = state.pop(OUTERMOST)
     first._outermost = True
     scoped: dict[str, Any] = {name: state[name] for name in STATE}
     states = state[BY_THREAD] = {None: first._saved, first._thread: scoped}
@@ -113,10 +136,14 @@ def state_of_thread(graph: Any) -> dict[str, Any]:
     return states.get(get_ident()) or states[None]  # type: ignore[no-any-return]
 
 
-def set_in_thread(graph: Any, name: str, value: Any) -> None:
-    """Set an attribute of a graph that has a table by thread, for this thread."""
-    with _moving:
-        state_of_thread(graph)[name] = value
+def set_state(graph: Any, **values: Any) -> None:
+    """Set attributes of a graph, some of :data:`STATE`, as this thread sees them."""
+    state: dict[str, Any] = graph.__dict__
+    if BY_THREAD in state:
+        with _moving:
+            state_of_thread(graph).update(values)
+    else:
+        state.update(values)
 
 
 def leave_scopes(state: dict[str, Any]) -> None:
@@ -124,7 +151,7 @@ def leave_scopes(state: dict[str, Any]) -> None:
     states = state.pop(BY_THREAD, None)
     if states is not None:
         state.update(states.get(get_ident()) or states[None])
-    state.pop(_OUTERMOST, None)
+    state.pop(OUTERMOST, None)
 
 
 def copies(frames: list[Frame | None]) -> list[Frame | None]:

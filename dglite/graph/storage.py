@@ -27,7 +27,7 @@ from .mutation import MutationMixin
 from .propagation import PropagationMixin
 from .protected import ProtectedMixin
 from .queries import QueryMixin
-from .scope import STATE, LocalScope, leave_scopes, state_of_thread
+from .scope import STATE, LocalScope, leave_scopes, set_state, state_of_thread
 from .types import TypeMixin
 
 _PICKLED_NAMES = {
@@ -161,8 +161,8 @@ class DGLGraph(
         if dtype == self.numpy_idtype:
             return self
         graph = self.clone()
-        graph.adjacencies = tuple(adjacency.as_idtype(dtype) for adjacency in self.adjacencies)
-        graph.numpy_idtype = dtype
+        adjacencies = tuple([adjacency.as_idtype(dtype) for adjacency in self.adjacencies])
+        set_state(graph, adjacencies=adjacencies, numpy_idtype=dtype)
         return graph
 
     def int(self) -> DGLGraph:

@@ -64,7 +64,8 @@ def to_tensors(g: DGLGraph) -> dict[str, Any]:
     require_graph(g)
     if _AS_THEY_ARE in g.__dict__:
         return g.__dict__[_AS_THEY_ARE][1]  # type: ignore[no-any-return]
-    return dict(_flatten(g)[0])
+    values, description = _flatten(g)
+    return dict(zip(description[-1], values, strict=True))
 
 
 def _features(g: DGLGraph) -> dict[str, Any]:
@@ -185,41 +186,42 @@ def _numbers(counts: Any) -> Any:
     return active.to_numpy(counts) if active.are_read((counts,)) else counts
 
 
-def _flatten(g: DGLGraph) -> tuple[list[tuple[str, Any]], tuple[Any, ...]]:
-    if _AS_THEY_ARE in g.__dict__:
-        schema, tensors = g.__dict__[_AS_THEY_ARE]
-        return list(tensors.items()), (*schema, tuple(tensors))
-    ends, batch, description, pairs = _structure(g)
+def _flatten(g: DGLGraph) -> tuple[list[Any], tuple[Any, ...]]:
+    state = g.__dict__
+    if _AS_THEY_ARE in state:
+        schema, tensors = state[_AS_THEY_ARE]
+        return list(tensors.values()), (*schema, tuple(tensors))
+    cached = state.get(_STRUCTURE)
+    ends, batch, description, values = cached[1] if cached is not None and _is_state(g, cached[0]) else _structure(g)
     if any(g.node_frames) or any(g.edge_frames):
         tensors = {**dict(ends), **_features(g), **dict(batch)}
-        return list(tensors.items()), (*description[:-1], tuple(tensors))
-    return pairs, description
+        return list(tensors.values()), (*description[:-1], tuple(tensors))
+    return values, description
 
 
 def _structure(g: DGLGraph) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]], tuple[Any, ...], list[Any]]:
     """Return a graph's pairs of name and tensors before its features, those behind, its description without any, and
-    all these pairs.
+    the tensors of all these pairs.
 
     They are made once: a program that is called with the graph asks each time.
     """
-    cached: Any = g.__dict__.get(_STRUCTURE)
-    if cached is None or not _is_state(g, cached[0]):
-        state = g.adjacencies, g.type_graph, g.numpy_idtype, *_counted(g)
-        etypes, sides = _edge_types(g.type_graph), _sides(g.type_graph)
-        sources, destinations = zip(*[x.tensors for x in g.adjacencies], strict=True) if g.adjacencies else ((), ())
-        rows, node_counts, edge_counts = _count_tensors(g)
-        ends = [("src", _by_type(etypes, sources)), ("dst", _by_type(etypes, destinations))]
-        ends += [(nodes, _by_type(types, [rows[i] for i in sets])) for nodes, _, types, sets in sides]
-        batch = list[tuple[str, Any]]()
-        if node_counts is not None:
-            for nodes, _, types, sets in sides:
-                batch.append((f"batch_num_{nodes}", _by_type(types, [node_counts[i] for i in sets])))
-        if edge_counts is not None:
-            batch.append(("batch_num_edges", _by_type(etypes, edge_counts)))
-        ends = [(name, value) for name, value in ends if not isinstance(value, dict) or value]
-        description = *schema_of(g), tuple([name for name, _ in (*ends, *batch)])
-        cached = g.__dict__[_STRUCTURE] = state, (ends, batch, description, [*ends, *batch])
-    return cached[1]  # type: ignore[no-any-return]
+    state = g.adjacencies, g.type_graph, g.numpy_idtype, *_counted(g)
+    etypes, sides = _edge_types(g.type_graph), _sides(g.type_graph)
+    sources, destinations = zip(*[x.tensors for x in g.adjacencies], strict=True) if g.adjacencies else ((), ())
+    rows, node_counts, edge_counts = _count_tensors(g)
+    ends = [("src", _by_type(etypes, sources)), ("dst", _by_type(etypes, destinations))]
+    ends += [(nodes, _by_type(types, [rows[i] for i in sets])) for nodes, _, types, sets in sides]
+    batch = list[tuple[str, Any]]()
+    if node_counts is not None:
+        for nodes, _, types, sets in sides:
+            batch.append((f"batch_num_{nodes}", _by_type(types, [node_counts[i] for i in sets])))
+    if edge_counts is not None:
+        batch.append(("batch_num_edges", _by_type(etypes, edge_counts)))
+    ends = [(name, value) for name, value in ends if not isinstance(value, dict) or value]
+    description = *schema_of(g), tuple([name for name, _ in (*ends, *batch)])
+    structure = ends, batch, description, [value for _, value in (*ends, *batch)]
+    g.__dict__[_STRUCTURE] = state, structure
+    return structure
 
 
 def _is_state(g: DGLGraph, state: tuple[Any, ...]) -> bool:

@@ -209,7 +209,8 @@ class TypeMixin(GraphBase):
             names = [name for name in key if not _is_meant(name, "")]
             pattern = names[0] if len(names) == 1 else whole
             there = list(self.type_graph.canonical_etypes)
-            raise DGLError(f"g[{pattern!r:.80}] matches no edge type; there are {there}")
+            hint = "" if isinstance(pattern, str | tuple | slice) else "; of ids: g.successors(0), g.edge_ids(0, 1)"
+            raise DGLError(f"g[{pattern!r:.80}] matches no edge type; there are {there}{hint}")
         return relations
 
     # -- batches ------------------------------------------------------------------------------------------------
@@ -274,7 +275,10 @@ def _segments(numbers: dict[int, Any], counts: dict[int, int], names: Any, label
             raise DGLError(f"no batch numbers for the {label} of type {names[i]!r}; give one tensor for each type")
         sizes = integer_array(numbers[i], f"numbers of {label}").astype(np.int64)
         if sizes.ndim != 1 or (len(sizes) and sizes.min() < 0) or sizes.sum() != count:
-            raise DGLError(f"batch numbers {sizes.tolist()} of type {names[i]!r} must sum to its {count} {label}")
+            raise DGLError(
+                f"batch numbers {sizes.tolist()} of type {names[i]!r} must sum to its {count} {label}; give a list, "
+                "one number for each graph"
+            )
         result.append(sizes)
     if len({len(sizes) for sizes in result}) > 1:
         raise DGLError(f"every type must have one number per graph, got {[len(sizes) for sizes in result]}")

@@ -7,8 +7,11 @@ returns what its ``forward`` does.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
+from types import FrameType
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
+from .. import hints
 from ..arguments import UNPLANNED, explain_constructors, misfitting, require_bound
 from ..backend import active, framework
 from ..errors import DGLError
@@ -40,11 +43,18 @@ else:
             super().__init_subclass__(**kwargs)
             explain_constructors(cls, of_layer=True)
 
+        names_its_layers = False
+        """Whether errors of its layers say which of them it is: of several in one call."""
+
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
             try:
                 return super().__call__(*args, **kwargs)
             except UNPLANNED as error:
                 _explain(self, error, args, kwargs)
+                raise
+            except DGLError as error:
+                if self.names_its_layers:
+                    _name_layer(self, error)
                 raise
 
         def __prepare_scriptable__(self) -> Any:
@@ -61,6 +71,8 @@ def refuse_script(layer: Any) -> None:
 
 def _explain(layer: Any, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raise an error that says more, if a call failed for its arguments or for tensors on several devices."""
+    if any(map(hints.is_stand_in, (*args, *kwargs.values()))):
+        raise DGLError(hints.SYMBOLIC_TRACE) from error
     name, signature = type(layer).__name__, inspect.signature(layer.forward)
     if type(error) is TypeError:
         require_bound(name, signature, args, kwargs, of_layer=True)
@@ -82,26 +94,38 @@ def _explain_devices(layer: Any, error: Exception, arguments: dict[str, Any]) ->
         ) from error
 
 
-def _explain_module(layer: Any, error: RuntimeError) -> None:
-    """Raise ``DGLError`` with its name and sizes if a user's module that the layer holds was called and failed."""
+def _called_modules(layer: Any, error: Exception) -> Iterator[tuple[str, Any, FrameType]]:
+    """Yield name, module and frame of the calls of a layer's modules in which an error came, the outermost first."""
     names = {id(module): name for name, module in layer.named_modules() if name}
-    failed, trace = None, error.__traceback__
+    trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_name == "forward":  # torch 2.4 on Python 3.11 ends the process for its own frames
-            owner = trace.tb_frame.f_locals.get("self")
-            if id(owner) in names and not isinstance(owner, Layer):
-                failed = owner, trace.tb_frame
+            module = trace.tb_frame.f_locals.get("self")
+            if id(module) in names:
+                yield names[id(module)], module, trace.tb_frame
         trace = trace.tb_next
-    if failed is None:
+
+
+def _name_layer(layer: Any, error: DGLError) -> None:
+    """Add to an error which of a layer's layers was called."""
+    name = next((name for name, module, _ in _called_modules(layer, error) if isinstance(module, Layer)), "")
+    if name and len(error.args) == 1:
+        error.args = (f"{error.args[0]} ({name} of {type(layer).__name__})",)
+
+
+def _explain_module(layer: Any, error: RuntimeError) -> None:
+    """Raise ``DGLError`` with its name and sizes if a user's module that the layer holds was called and failed."""
+    calls = [call for call in _called_modules(layer, error) if not isinstance(call[1], Layer)]
+    if not calls:
         return
-    module, frame = failed
-    names_of_arguments = frame.f_code.co_varnames[1 : frame.f_code.co_argcount]
-    shapes = [getattr(frame.f_locals.get(name), "shape", None) for name in names_of_arguments]
+    name, module, frame = calls[-1]
+    arguments = frame.f_code.co_varnames[1 : frame.f_code.co_argcount]
+    shapes = [getattr(frame.f_locals.get(argument), "shape", None) for argument in arguments]
     shape = next((tuple(each) for each in shapes if each is not None), None)
     expected, width = getattr(module, "in_features", None), shape[-1] if shape else None
     hint = f"; give it in_features={width}" if None not in (expected, width) and expected != width else ""
     raise DGLError(
-        f"{type(layer).__name__}: its module {names[id(module)]}, {module!r:.120}, failed for an input of shape "
+        f"{type(layer).__name__}: its module {name}, {module!r:.120}, failed for an input of shape "
         f"{shape}{hint} ({error!s:.120})"
     ) from error
 

@@ -129,7 +129,7 @@ def _attended(
         # What a transform takes apart, and what has a gradient or dropout, is made of the operations it is composed of.
         if not active.compiling() or options.dropout or active.requires_grad(*flat):
             return composed(adj, options, flat)
-        return traced(_Attention.name, adj, _recipe(options), (*flat, _number(options, flat[0])))
+        return traced(AttentionOp.name, adj, _recipe(options), (*flat, _number(options, flat[0])))
     options = options.seeded()
     if not _has_kernel(adj, options, flat[0]):
         return compose(adj, options, flat)
@@ -289,7 +289,7 @@ def _number(options: Attention, x: Tensor) -> Tensor:
 
 
 @registered
-class _Attention(GraphOp):
+class AttentionOp(GraphOp):
     """Attention in a program that was recorded without gradients: one kernel. A gradient is that of the composition.
 
     The slope or scale is its last input.
@@ -302,7 +302,7 @@ class _Attention(GraphOp):
         self.adj, self.options, self.saved = adj, options, range(len(needs))
 
     @classmethod
-    def parse(cls, adj: Adjacency, recipe: str, needs: tuple[bool, ...]) -> _Attention:
+    def parse(cls, adj: Adjacency, recipe: str, needs: tuple[bool, ...]) -> AttentionOp:
         return cls(adj, _attention_of(recipe), needs)
 
     def recipe(self) -> str:
@@ -324,10 +324,10 @@ class _Attention(GraphOp):
 
     def forward(self, *inputs: Tensor) -> Tensor:
         *tensors, number = inputs
-        options = self._with(float(number))
-        if _has_kernel(self.adj, options, tensors[0]):
-            return FusedAttention(self.adj, options, False, composed).forward(*tensors)
-        return composed(self.adj, options, tensors)
+        named = self.options.named(tensors)
+        weight = named.pop("weight", None)
+        x, *operands = named.values()
+        return _attended(self.adj, self._with(float(number)), x, operands, weight)
 
     def composed(self, *inputs: Tensor) -> Tensor:
         *tensors, number = inputs

@@ -269,6 +269,11 @@ class _SpmmEpilogue(GraphOp):
     def parse(cls, adj: Adjacency, recipe: str, needs: tuple[bool, ...]) -> _SpmmEpilogue:
         return cls(adj, *_parsed(recipe), needs)
 
+    @classmethod
+    def run_again(cls, adj: Adjacency, recipe: str, inputs: Sequence[Tensor]) -> Tensor | None:
+        expr, reducer, follows = _parsed(recipe)
+        return run_cached(adj, _reduction(expr, reducer, len(inputs) - sum(follows[:2]), follows), inputs)
+
     def recipe(self) -> str:
         return self._recipe(self.follows)
 
@@ -301,9 +306,6 @@ class _SpmmEpilogue(GraphOp):
     def forward(self, *inputs: Tensor) -> Tensor:
         operands, more = self._apart(inputs)
         bias, residual, relu = self.follows
-        result = run_cached(self.adj, _reduction(self.expr, self.reducer, len(operands), self.follows), inputs)
-        if result is not None:
-            return result
         return spmm_epilogue(
             *(self.adj, self.expr, self.reducer, operands, more[0][0] if bias else None),
             *(more[-1] if residual else None, relu),

@@ -145,8 +145,9 @@ class _SumOfProducts:
 
 # -- in exported programs ----------------------------------------------------------------------------------------------
 def is_in_program(x: Tensor) -> bool:
-    """Whether ``x`` is a matrix of an exported program, of any number of rows."""
-    return type(x.shape[0]) is not int and x.ndim == 2 and active.exporting()
+    """Whether ``x`` is a matrix of an exported program, of any number of rows, whose product is in its own dtype."""
+    exported = type(x.shape[0]) is not int and x.ndim == 2 and active.exporting()
+    return exported and active.autocast_dtype() is None
 
 
 def _in_program(factors: Sequence[Tensor], bias: Tensor | None, relu: bool) -> Tensor:

@@ -15,18 +15,23 @@ import numpy as np
 
 from ..backend import RESULT, Tensor, active, framework
 from ..errors import DGLError
-from ..expr import Operand, Side
+from ..expr import Expr, Operand, Side
+from ..kernels.spec import compute_dtype
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from ..structure.traced import TracedAdjacency
 from . import fallback
-from .operands import check_tensor
+from .attention import AttentionOp
+from .call_cache import run_cached
+from .fused_attention import Score
+from .operands import check_tensor, sum_to, to_common_dtype
 from .scores import edge_softmax
 from .softmax import EdgeSoftmax
 from .sparse import Spmm, spmm
 from .traced import registered, traced
 
 _ROW = Operand(Side.E, 0)
+_WEIGHTED: Expr = _ROW * Operand(Side.E, 1)
 
 
 def segment_reduce(lengths: Any, x: Tensor, reducer: Reducer) -> Tensor:
@@ -109,6 +114,23 @@ class TracedSegments:
         keep = reducer.selects and active.requires_grad(x)
         return traced(_SegmentReduce.name, self, f"{reducer.value} {int(keep)}", (x,))
 
+    def weighted_sum(self, x: Tensor, weights: Tensor) -> Tensor:
+        """Return the sum over each segment of rows times weights, which broadcast to them."""
+        return traced(_SegmentReduce.name, self, _WEIGHTED_SUM, to_common_dtype((x, weights)))
+
+    def attended(self, x: Tensor, queries: Tensor) -> Tensor:
+        """Return the mean of each segment's rows, weighted by the softmax of their products with its query.
+
+        x (num_rows, d), queries (num_segments, d) -> (num_segments, d). One kernel where no gradient is recorded.
+        """
+        x, queries = to_common_dtype((x, queries))
+        if active.compiling() and not active.requires_grad(x, queries):
+            heads = x[:, None], queries[:, None]
+            scale = active.full((), 1.0, compute_dtype(active.dtype(x)), active.cpu())
+            return traced(_SegmentAttention.name, self, Score.DOT.name, (*heads, scale))[:, 0]
+        scores = (x * self.repeat(queries)).sum(-1, keepdim=True)
+        return self.weighted_sum(x, self.softmax(scores))
+
     def softmax(self, x: Tensor) -> Tensor:
         """Return the softmax of ``x`` (num_rows, *feat) over each segment, each trailing element on its own."""
         return traced(_SegmentSoftmax.name, self, "", (x,))
@@ -149,25 +171,36 @@ def _structure(lengths: Tensor, num_rows: int, num_segments: int, real: bool) ->
     return active.structure_of(lengths, lengths, counts, lambda: _checked_segments(lengths, num_rows, num_segments))
 
 
+_WEIGHTED_SUM = "sum 0 weighted"
+
+
 @lru_cache(maxsize=32)
-def _parsed(recipe: str) -> tuple[Reducer, bool]:
-    reducer, keep = recipe.split()
-    return Reducer(reducer), keep == "1"
+def _parsed(recipe: str) -> tuple[Expr, Reducer, bool]:
+    reducer, keep, *weighted = recipe.split()
+    return _WEIGHTED if weighted else _ROW, Reducer(reducer), keep == "1"
 
 
 @registered
 class _SegmentReduce(Spmm):
-    """The sum, mean, maximum or minimum of each segment. Of the latter two it saves the row that each value is of."""
+    """The sum, mean, maximum or minimum of each segment. Of the latter two it saves the row that each value is of.
+
+    A sum may be of rows times weights, the second input.
+    """
 
     name = "segment_reduce"
 
     @classmethod
     def parse(cls, adj: Any, recipe: str, needs: tuple[bool, ...]) -> _SegmentReduce:
-        reducer, keep = _parsed(recipe)
-        return cls(adj, _ROW, reducer, needs, keep)
+        expr, reducer, keep = _parsed(recipe)
+        return cls(adj, expr, reducer, needs, keep)
+
+    @classmethod
+    def run_again(cls, adj: Any, recipe: str, inputs: Sequence[Tensor]) -> Tensor | None:
+        expr, reducer, keep = _parsed(recipe)
+        return None if keep else run_cached(adj, (expr, reducer), inputs)
 
     def recipe(self) -> str:
-        return f"{self.reducer.value} {int(self.keeps)}"
+        return _WEIGHTED_SUM if self.expr is _WEIGHTED else f"{self.reducer.value} {int(self.keeps)}"
 
     @staticmethod
     def structure(lengths: Tensor, _: Tensor, num_rows: int, num_segments: int, real: bool) -> Any:
@@ -175,7 +208,7 @@ class _SegmentReduce(Spmm):
 
     def composed(self, *operands: Tensor) -> Tensor:
         edges: Any = self.adj.as_edges(active.device(operands[0]))
-        return fallback.spmm(edges, _ROW, self.reducer, operands)
+        return fallback.spmm(edges, self.expr, self.reducer, operands)
 
     def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         adj: TracedSegments = self.adj
@@ -188,7 +221,11 @@ class _SegmentReduce(Spmm):
         if self.reducer is Reducer.MEAN:
             sizes = adj.lengths_on(active.device(grad)).clamp(min=1).to(grad)
             grad = grad / sizes.reshape(-1, *(1,) * (grad.ndim - 1))
-        return [adj.repeat(grad)]
+        grad = adj.repeat(grad)
+        if self.expr is _ROW:
+            return [grad]
+        others, shapes = inputs[1::-1], self.shapes
+        return [sum_to(grad * others[i], shapes[i]) if needs[i] else None for i in range(2)]
 
 
 @registered
@@ -209,3 +246,20 @@ class _SegmentSoftmax(EdgeSoftmax):
         segments, softmax = self.adj, inputs[RESULT]
         weighted = softmax * grad
         return [weighted - softmax * segments.repeat(segments.reduce(weighted, Reducer.SUM))]
+
+
+@registered
+class _SegmentAttention(AttentionOp):
+    """The mean of each segment's rows (num_rows, heads, d), weighted by the softmax of their products with a query."""
+
+    name = "segment_attention"
+
+    @staticmethod
+    def structure(lengths: Tensor, _: Tensor, num_rows: int, num_segments: int, real: bool) -> Any:
+        return _structure(lengths, num_rows, num_segments, real)
+
+    def composed(self, *inputs: Tensor) -> Tensor:
+        (x, queries, scale), segments = inputs, self.adj
+        scores = (x * segments.repeat(queries)).sum(-1, keepdim=True) * active.to_device(scale, active.device(x))
+        edges = segments.as_edges(active.device(x))
+        return fallback.spmm(edges, _WEIGHTED, Reducer.SUM, (x, fallback.edge_softmax(edges, scores)))

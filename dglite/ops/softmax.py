@@ -66,6 +66,10 @@ class EdgeSoftmax(_PerEdge):
     name = "edge_softmax"
     saved = (RESULT,)
 
+    @classmethod
+    def run_again(cls, adj: Adjacency, recipe: str, inputs: Sequence[Tensor]) -> Tensor | None:
+        return run_cached(adj, FORWARD, inputs)
+
     def forward(self, logits: Tensor) -> Tensor:
         return run_softmax(self.adj, FORWARD, (logits,))
 

@@ -137,6 +137,11 @@ class Spmm(GraphOp):
         expr, reducer, keep = _parsed(recipe)
         return cls(adj, expr, reducer, needs, keep)
 
+    @classmethod
+    def run_again(cls, adj: Adjacency, recipe: str, inputs: Sequence[Tensor]) -> Tensor | None:
+        expr, reducer, keep = _parsed(recipe)
+        return None if keep else run_cached(adj, (expr, reducer), inputs)
+
     def recipe(self) -> str:
         return f"{self.reducer.value} {int(self.keeps)} {postfix(self.expr)}"
 
@@ -239,6 +244,11 @@ class _Sddmm(GraphOp):
     def parse(cls, adj: Adjacency, recipe: str, needs: tuple[bool, ...]) -> _Sddmm:
         dot, expr = recipe.split(" ", 1)
         return cls(adj, expression_of(expr), dot == "1", needs)
+
+    @classmethod
+    def run_again(cls, adj: Adjacency, recipe: str, inputs: Sequence[Tensor]) -> Tensor | None:
+        dot, expr = recipe.split(" ", 1)
+        return run_cached(adj, (expression_of(expr), dot == "1"), inputs)
 
     def recipe(self) -> str:
         return f"{int(self.dot)} {postfix(self.expr)}"

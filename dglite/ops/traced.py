@@ -106,6 +106,14 @@ class GraphOp(ABC):
         """Whether the structure has values."""
         return type(self.adj) is Adjacency
 
+    @classmethod
+    def run_again(cls, adj: Any, recipe: str, inputs: Sequence[Tensor]) -> Tensor | None:
+        """Return the result as an earlier call on ``adj`` and equal shapes did, without checks; None if there was none.
+
+        An operation whose kernel is cached with the relation, see :mod:`.call_cache`, defines this.
+        """
+        return None
+
     def again(self) -> GraphOp:
         """Return the same operation for another call."""
         return self.create(self.adj, self.recipe(), self.needs)
@@ -149,8 +157,13 @@ def registered(op: Op) -> Op:
         src, dst, num_src, num_dst = structure
         return op.create(op.structure(src, dst, num_src, num_dst, real), recipe, tuple(needs))
 
+    def run_again(structure: Sequence[Any], recipe: str, inputs: Sequence[Tensor]) -> Tensor | None:
+        src, dst, num_src, num_dst = structure
+        return op.run_again(op.structure(src, dst, num_src, num_dst, True), recipe, inputs)
+
     _CLASSES[op.name] = op
-    active.register(op.name, make)
+    runs_again = any("run_again" in vars(kind) for kind in op.__mro__ if kind is not GraphOp)
+    active.register(op.name, make, run_again if runs_again else None)
     return op
 
 

@@ -195,11 +195,13 @@ def _of_nodes(g: DGLGraph, sets: list[NodeSet], value: Any, argument: str) -> di
         return None
     if isinstance(value, str):
         named = {i: _array(each.features[value]) for i, each in enumerate(sets) if value in each.features}
+        features = sorted({name for each in sets for name in each.features})
         if not named and argument == "color" and not _is_color(value):
-            features = sorted({name for each in sets for name in each.features})
             raise DGLError(f"color={value!r} is neither a node feature ({features or 'there are none'}) nor a colour")
         if not named and argument != "color":
-            raise DGLError(f"{argument}={value!r} is no node feature")
+            raise DGLError(
+                f"{argument}={value!r} is no node feature; there are {features or 'none'}; labels=True writes ids"
+            )
         columns = named
     else:
         names = list(dict.fromkeys(each.ntype for each in sets))

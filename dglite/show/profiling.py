@@ -18,6 +18,7 @@ from typing import Any
 from ..backend import active
 from ..graph import DGLGraph
 from ..kernels import compiled
+from ..kernels.spec import REDUCED
 from ..ops import devices
 from ..ops.call_cache import run_cached
 from ..ops.run import run_sddmm, run_softmax, run_spmm
@@ -361,7 +362,7 @@ def _cached_label(
         return _sddmm_label(adj, reducers[0], operands, reducers[1])
     parts = reducers[0] if len(reducers) == 1 else (reducers[:2],)
     text = ", ".join(f"{reducer.value}({expr})" for expr, reducer in parts)
-    then = f" then {reducers[2]}" if len(reducers) > 2 else ""
+    then = f" then {reducers[2]}".replace(repr(REDUCED), parts[0][1].value) if len(reducers) > 2 else ""
     return f"g-SpMM {text}{then}, {_shape_of(operands)}", operands
 
 

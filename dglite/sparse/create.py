@@ -92,7 +92,10 @@ def diag(val: Tensor, shape: Shape | None = None) -> SparseMatrix:
     """
     val = admitted(val, "the diagonal")
     if not active.is_tensor(val) or not active.shape(val):
-        raise DGLError("the diagonal must be a tensor of shape (N,) or (N, D)")
+        raise DGLError(
+            f"the diagonal must be a tensor of shape (N,) or (N, D), got {val!r:.60}; dglite.sparse.identity((3, 3)) "
+            "has ones on it"
+        )
     size = int(active.shape(val)[0])
     shape = (size, size) if shape is None else _checked_shape(shape)
     if size != min(shape):

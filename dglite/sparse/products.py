@@ -88,7 +88,11 @@ def sddmm(A: Matrix, X1: Tensor, X2: Tensor) -> Matrix:
     ndim, values = len(first), value_shape(A.val)
     inner_fits = ndim == 1 or first[1:2] == second[:1]
     if ndim not in (1, 2, 3) or len(second) != ndim or not inner_fits or first[2:] != second[2:]:
-        raise DGLError(f"{first} times {second} is not understood; expected (L, M) and (M, N), perhaps with a K last")
+        hint = "; X2.T transposes the second" if ndim == 2 and first == second else ""
+        raise DGLError(
+            f"X1 of shape {first} times X2 of shape {second} is not understood; expected (L, M) and (M, N), perhaps "
+            f"with a K last{hint}"
+        )
     if (first[0], second[min(ndim - 1, 1)]) != A.shape or (ndim == 3 and values not in ((), first[2:])):
         raise DGLError(
             f"{first} times {second} sampled at a matrix of shape {A.shape} with values of shape {values}; "
@@ -210,7 +214,8 @@ def matmul(A: Any, B: Any) -> Any:
     A, B = admitted(A, "the first matrix"), admitted(B, "the second matrix")
     for x, is_sparse in zip((A, B), sparse, strict=True):
         if not is_sparse and not active.is_tensor(x):
-            raise DGLError(f"matmul takes sparse matrices and tensors, got {type(x).__name__}")
+            hint = "; g.adj() is the sparse matrix of a graph" if type(x).__name__ == "DGLGraph" else ""
+            raise DGLError(f"matmul takes sparse matrices and tensors, got {type(x).__name__}{hint}")
     if sparse == (True, True):
         return spspmm(A, B)
     if sparse == (True, False):

@@ -45,6 +45,10 @@ def reduce(input: MatrixBase, dim: int | None = None, rtype: str = "sum") -> Ten
     Tensor
         (num_cols, *D), (num_rows, *D) or (*D,), of the values' dtype.
     """
+    return _reduce(input, dim, rtype)
+
+
+def _reduce(input: MatrixBase, dim: int | None, rtype: str) -> Tensor:
     if rtype not in _REDUCERS:
         raise DGLError(f"rtype={rtype!r} is not understood; expected one of {', '.join(_REDUCERS)}")
     reducer = _REDUCERS[rtype]
@@ -58,19 +62,19 @@ def reduce(input: MatrixBase, dim: int | None = None, rtype: str = "sum") -> Ten
 @explained
 def sum(input: MatrixBase, dim: int | None = None) -> Tensor:
     """Return the sum of the entries; see :func:`reduce`."""
-    return reduce(input, dim, "sum")
+    return _reduce(input, dim, "sum")
 
 
 @explained
 def smax(input: MatrixBase, dim: int | None = None) -> Tensor:
     """Return the largest entry; see :func:`reduce`. The gradient goes to the first among equals."""
-    return reduce(input, dim, "smax")
+    return _reduce(input, dim, "smax")
 
 
 @explained
 def smin(input: MatrixBase, dim: int | None = None) -> Tensor:
     """Return the smallest entry; see :func:`reduce`. The gradient goes to the first among equals."""
-    return reduce(input, dim, "smin")
+    return _reduce(input, dim, "smin")
 
 
 @explained
@@ -79,13 +83,13 @@ def smean(input: MatrixBase, dim: int | None = None) -> Tensor:
 
     Shapes and errors are those of :func:`reduce`.
     """
-    return reduce(input, dim, "smean")
+    return _reduce(input, dim, "smean")
 
 
 @explained
 def sprod(input: MatrixBase, dim: int | None = None) -> Tensor:
     """Return the product of the entries; see :func:`reduce`."""
-    return reduce(input, dim, "sprod")
+    return _reduce(input, dim, "sprod")
 
 
 @explained

@@ -20,6 +20,9 @@ SMALL = 512
 _LARGE = 1 << 22
 """From this many entries on, threads copy faster than one, and NumPy's temporaries (64 bits per index) are felt."""
 
+_FEW = 1 << 16
+"""Up to this many entries one call of NumPy's makes a copy; memory of the pool is for larger ones."""
+
 _LAZY = 1 << 20
 """From this many edges on, they are sorted in several threads, and edge ids only when they are asked for."""
 
@@ -146,6 +149,8 @@ class Compressed:
 
 def copy_as(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return a copy of ``array`` as ``dtype``; of many numbers in memory of the pool, made by several threads."""
+    if len(array) <= _FEW:
+        return array.astype(dtype)
     copy = new_array(array.shape, dtype)
     if len(array) < _LARGE:
         np.copyto(copy, array, casting="unsafe")

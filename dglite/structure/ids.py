@@ -132,6 +132,11 @@ def as_ids(ids: Any, count: int, label: str = "node") -> np.ndarray:
         return np.arange(*ids.indices(count))
     if is_all(ids):
         return np.arange(count)
+    if isinstance(ids, str):
+        every = "g.edges('eid')"
+        if label.startswith("node"):
+            every = "g.nodes(), and a graph of a table has the names of its nodes in g.node_names or g.id_maps"
+        raise DGLError(f"{label} ids must be integers, got text, {ids!r:.40}; all ids are {every}")
     array = integer_array(ids, f"{label} ids")
     if array.ndim != 1:
         if array.ndim:

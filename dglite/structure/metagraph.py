@@ -165,7 +165,9 @@ class Metagraph:
 
     def reversed(self) -> Metagraph:
         """Return the metagraph with every relation reversed; type order is kept."""
-        relations = [(dst, name, src) for src, name, dst in self.canonical_etypes]
+        relations = tuple([(dst, name, src) for src, name, dst in self.canonical_etypes])
+        if relations == self.canonical_etypes and not self.is_block:
+            return self
         if self.is_block:
             return Metagraph(self.dsttypes, relations, self.srctypes)
         return Metagraph(self.ntypes, relations)

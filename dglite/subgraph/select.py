@@ -133,7 +133,7 @@ def edge_subgraph(
     ([[0, 1], [2, 0]], [0, 4, 1])
     """
     if preserve_nodes is not None:
-        warn_deprecated("edge_subgraph(preserve_nodes=)", "use relabel_nodes=, its opposite", stacklevel=4)
+        warn_deprecated("edge_subgraph(preserve_nodes=)", "use relabel_nodes=, its opposite")
         relabel_nodes = not preserve_nodes
     refuse_block(graph, "edge_subgraph")
     if isinstance(edges, Mapping):

@@ -8,6 +8,7 @@ from typing import Any
 from ..arguments import explained
 from ..errors import DGLError
 from ..graph import DGLGraph
+from ..graph.scope import set_state
 from ..graph.storage import make_graph, require_graph
 from .parts import refuse_block
 
@@ -59,6 +60,6 @@ def _of_types(graph: DGLGraph, etype_ids: list[int], output_device: Any) -> DGLG
     part = make_graph(
         metagraph, tuple(graph.adjacencies[i] for i in etype_ids), [graph.node_counts[i] for i in sets], like=graph
     )
-    part.node_frames = [graph.node_frame_at(i) for i in sets]
-    part.edge_frames = [graph.edge_frame_at(i) for i in etype_ids]
+    node_frames = [graph.node_frame_at(i) for i in sets]
+    set_state(part, node_frames=node_frames, edge_frames=[graph.edge_frame_at(i) for i in etype_ids])
     return part if output_device is None else part.to(output_device)

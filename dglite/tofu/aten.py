@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import torch
 
+from .decompositions import meta_like
 from .library import RULES
 from .library.common import elementwise
+from .nodes import argument_key
 from .operator import DescribedOperator, OperatorCall, SplitRule, bind, flat_outputs, flat_tensors
 from .strategy import Strategy
 
 
-def strategies_of(
-    target: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None, outputs: Any = None
-) -> list[Strategy]:
+def strategies_of(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Strategy]:
     """Return every way to split a call of an operator.
 
     Parameters
@@ -25,27 +24,42 @@ def strategies_of(
         The operator.
     args, kwargs
         Its arguments; tensors are asked for shapes and dtypes only, so they may be on ``meta`` or fake.
-    outputs : optional
-        What the call returns, where that is known: the values in a graph's nodes. Else it is run on ``meta``.
 
     Returns
     -------
     list of Strategy
         Empty for an operator that is not described or cannot be split: every worker has to compute it whole.
     """
-    operator = operator_of(target, args, kwargs, outputs)
+    operator = operator_of(target, args, kwargs)
     return list(operator.strategies) if operator else []
 
 
-def operator_of(
-    target: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None, outputs: Any = None
-) -> DescribedOperator | None:
+_OPERATORS: dict[Any, DescribedOperator | None] = {}
+_MANY = 4096
+"""Calls that are kept."""
+
+
+def operator_of(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> DescribedOperator | None:
     """Return a call of an operator with its description, None where it has none: see `strategies_of`."""
     if not isinstance(target, torch._ops.OpOverload) or _maker(target) is None:
         return None
     arguments = bind(target, args, kwargs or {})
-    output_shapes = None if outputs is None else tuple(map(_shape, flat_outputs(outputs)))
-    return _cached(target, tuple((name, _frozen(value)) for name, value in arguments.items()), output_shapes)
+    key = target, argument_key(arguments, [])
+    if key not in _OPERATORS:
+        if len(_OPERATORS) >= _MANY:
+            _OPERATORS.clear()
+        _OPERATORS[key] = _described(target, meta_like(arguments))
+    return _OPERATORS[key]
+
+
+def _described(target: Any, arguments: dict[str, Any]) -> DescribedOperator | None:
+    placed = {name: "meta" if name == "device" else value for name, value in arguments.items()}
+    tensors = list(flat_tensors(arguments))
+    names, shapes = tuple(name for name, _ in tensors), tuple(tuple(x.shape) for _, x in tensors)
+    outputs = flat_outputs(target(**placed))
+    call = OperatorCall(target, arguments, names, shapes, tuple(map(_shape, outputs)))
+    rule = _maker(target)(call)
+    return None if rule is None else DescribedOperator(call, rule)
 
 
 def _maker(target: Any) -> Any:
@@ -57,45 +71,6 @@ def _maker(target: Any) -> Any:
 
 def _pointwise(call: OperatorCall) -> SplitRule:
     return elementwise(call, random=torch.Tag.nondeterministic_seeded in call.target.tags)
-
-
-class _Meta(tuple):
-    """Shape, strides and dtype of a tensor argument, to tell calls apart by."""
-
-    __slots__ = ()
-
-
-def _frozen(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return _Meta((tuple(value.shape), value.stride(), value.dtype))
-    if isinstance(value, list | tuple):
-        return tuple(map(_frozen, value))
-    return type(value), value
-
-
-def _thawed(value: Any) -> Any:
-    if isinstance(value, _Meta):
-        shape, stride, dtype = value
-        return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
-    if len(value) == 2 and isinstance(value[0], type):
-        return value[1]
-    return [_thawed(item) for item in value]
-
-
-@lru_cache(maxsize=4096)
-def _cached(
-    target: Any, frozen: tuple[tuple[str, Any], ...], outputs: tuple[Any, ...] | None
-) -> DescribedOperator | None:
-    arguments = {name: _thawed(value) for name, value in frozen}
-    if outputs is None:
-        placed = {name: "meta" if name == "device" else value for name, value in arguments.items()}
-        outputs = tuple(map(_shape, flat_outputs(target(**placed))))
-    tensors = list(flat_tensors(arguments))
-    call = OperatorCall(
-        target, arguments, tuple(name for name, _ in tensors), tuple(tuple(x.shape) for _, x in tensors), outputs
-    )
-    rule = _maker(target)(call)
-    return None if rule is None else DescribedOperator(call, rule)
 
 
 def _shape(output: Any) -> tuple[int, ...]:

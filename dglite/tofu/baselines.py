@@ -6,18 +6,14 @@ Each takes the coarsened step and the number of workers, and returns the decisio
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
 from .coarsen import Coarse, OperatorGroup
 from .cost import OperatorStrategy
 from .search import Policy, SearchStep, SplitDim, StepSearch, factors, search
-from .strategy import Region
-
-COLUMNS = ("q_proj", "k_proj", "v_proj", "qkv", "gate_proj", "up_proj", "in_proj", "fc1", "c_attn", "c_fc", "linear1")
-ROWS = ("o_proj", "out_proj", "down_proj", "fc2", "c_proj", "linear2")
-VOCABULARY = ("embed", "lm_head", "wte", "head")
+from .strategy import Region, Strategy
 
 
 def all_row_greedy(coarse: Coarse, workers: int) -> list[SearchStep]:
@@ -111,15 +107,26 @@ def _by_batch(coarse: Coarse) -> dict[int, SplitDim]:
     dims: dict[int, SplitDim] = {coarse.group_of[node]: 0 for node in captured.data}
     weights = _weights(coarse)
     for group in coarse.operators:
-        for strategy in group.call.strategies:
-            cuts = [_cut_dim(region) for region in strategy.inputs]
-            matches = [(dims[v], cut) for v, cut in zip(group.inputs, cuts, strict=True) if v in dims]
-            if matches and all(dim == cut for dim, cut in matches):
-                for v, region, combine in zip(group.outputs, strategy.outputs, strategy.combine, strict=True):
-                    if v >= 0 and v not in weights and combine == "concat" and _cut_dim(region) is not None:
-                        dims.setdefault(v, _cut_dim(region))
-                break
+        strategy = _along(group, dims)
+        if strategy is not None:
+            split: dict[int, SplitDim] = {
+                v: d for v, d in _made(group, strategy).items() if v not in weights and d is not None
+            }
+            dims = split | dims
     return dims | {coarse.group_of[node]: None for node in captured.buffers.values()}
+
+
+def _along(group: OperatorGroup, dims: Mapping[int, SplitDim]) -> Strategy | None:
+    """Return the strategy that cuts the inputs of an operator as they are cut, if any is."""
+    known = [(i, dims[v]) for i, v in enumerate(group.inputs) if dims.get(v) is not None]
+    strategies = group.call.strategies if known else ()
+    return next((s for s in strategies if all(_cut_dim(s.inputs[i]) == d for i, d in known)), None)
+
+
+def _made(group: OperatorGroup, strategy: Strategy) -> dict[int, SplitDim]:
+    """Return the dimension along which a strategy makes each output, None where it makes all of it or partial sums."""
+    regions = zip(group.outputs, strategy.outputs, strategy.combine, strict=True)
+    return {v: _cut_dim(region) if combine == "concat" else None for v, region, combine in regions if v >= 0}
 
 
 def _cut_dim(region: Region) -> int | None:
@@ -127,24 +134,39 @@ def _cut_dim(region: Region) -> int | None:
 
 
 def megatron(coarse: Coarse, workers: int) -> list[SearchStep]:
-    """Split a transformer's first products by columns and the second by rows, embeddings by the vocabulary.
+    """Split products with weights by columns where their input is whole, and by rows where it is split (Shoeybi, 2019).
 
-    Layers are recognised by the usual names (``q_proj``, ``o_proj``, ``up_proj``, ``down_proj``, ``fc1``, ...). Norms,
-    and what flows between blocks, are replicated.
+    From the inputs on, which are whole, operators are followed: what a product makes by columns is split in the
+    operators after it, until one is by rows, whose partial sums are added up, or cannot be split so. Embeddings are
+    split by columns and gathered.
     """
-    fixed: dict[int, SplitDim] = {}
-    for name, node in coarse.captured.parameters.items():
-        group = coarse.group_of[node]
-        matrix = node.meta["val"].dim() == 2
-        if any(word in name for word in COLUMNS) or (matrix and any(word in name for word in VOCABULARY)):
-            fixed[group] = 0
-        elif matrix and any(word in name for word in ROWS):
-            fixed[group] = 1
-        else:
-            fixed[group] = None
-    for node in coarse.captured.data:
-        fixed[coarse.group_of[node]] = None
+    weights = _weights(coarse)
+    fixed: dict[int, SplitDim] = {coarse.group_of[node]: None for node in coarse.captured.data}
+    dims = dict(fixed)
+    for group in coarse.operators:
+        if group.nodes[0].meta["phase"] == "forward" and not weights.issuperset(group.inputs):
+            strategy = _along(group, dims) or _by_columns(group, weights, workers)
+            for i, v in enumerate(group.inputs):
+                if v in weights:
+                    rank = len(coarse.tensors[v].shape)
+                    fixed.setdefault(v, _cut_dim(strategy.inputs[i]) if strategy else rank - 1 if rank > 1 else None)
+            made = _made(group, strategy) if strategy else dict.fromkeys(group.outputs)
+            dims = made | dims
+    for group in reversed(coarse.operators):  # views of weights
+        if weights.issuperset(group.inputs) and group.outputs[0] in fixed:
+            cut = fixed[group.outputs[0]]
+            same = [s for s in group.call.strategies if cut is not None and _cut_dim(s.outputs[0]) == cut]
+            fixed.setdefault(group.inputs[0], _cut_dim(same[0].inputs[0]) if same else None)
     return search(coarse, [workers], Policy(replicate=True, fixed=fixed, weight=1e-6))
+
+
+def _by_columns(group: OperatorGroup, weights: Collection[int], workers: int) -> Strategy | None:
+    """Return the strategy of a product that cuts weights and the output, but no other input."""
+    for s in group.call.strategies if group.call.heavy else ():
+        cut = {v for v, region in zip(group.inputs, s.inputs, strict=True) if _cut_dim(region) is not None}
+        if s.extent >= workers and cut and cut <= {*weights} and {*s.combine} == {"concat"}:
+            return s
+    return None
 
 
 BASELINES: dict[str, Callable[[Coarse, int], list[SearchStep]]] = {
@@ -154,5 +176,5 @@ BASELINES: dict[str, Callable[[Coarse, int], list[SearchStep]]] = {
     "ICML18": icml18,
     "data parallel": data_parallel,
     "FSDP": fsdp,
+    "Megatron": megatron,
 }
-"""Those that apply to any module."""

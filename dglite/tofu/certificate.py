@@ -22,7 +22,7 @@ from .coarsen import CallSignature, Coarse, TensorShape
 from .elimination import Scope, undominated
 from .joint import solve_tables
 from .layout import nests
-from .nodes import is_view
+from .memory import lifetimes
 from .slices import SMALL
 from .strategy import PLAIN, RowSpan, Strategy
 
@@ -64,26 +64,15 @@ def least_bytes(coarse: Coarse, workers: int, memory: float | None = None, limit
 
 def _most_alive(coarse: Coarse) -> dict[int, dict[int, int]]:
     """Return the tensors that are in memory when most are: how many of each tensor group and element size."""
-    last, graph = coarse.last_reads, coarse.captured.graph
-    in_place = {new for old, new in coarse.captured.updates.items() if old not in coarse.captured.gradients}
-    alive = {node for node in graph.nodes if node.op == "placeholder" and node in coarse.group_of}
+    alive = {node for node in coarse.captured.graph.nodes if node.op == "placeholder" and node in coarse.group_of}
     bytes_alive = sum(map(_bytes, alive))
     most, best = bytes_alive, set(alive)
-    for node in graph.nodes:
-        if node.op == "call_function":
-            dead = {x for x in last.get(node, ()) if x in alive and x.op != "placeholder"}
-            alive -= dead
-            bytes_alive -= sum(map(_bytes, dead))
-            if (
-                node in coarse.group_of
-                and node not in in_place
-                and not is_view(node)
-                and node not in last.get(node, ())
-            ):
-                alive.add(node)
-                bytes_alive += _bytes(node)
-            if bytes_alive > most:
-                most, best = bytes_alive, set(alive)
+    for _, made, dead in lifetimes(coarse):
+        gone, new = alive.intersection(dead), set(made).difference(dead)
+        alive = (alive - gone) | new
+        bytes_alive += sum(map(_bytes, new)) - sum(map(_bytes, gone))
+        if bytes_alive > most:
+            most, best = bytes_alive, set(alive)
     count: dict[int, dict[int, int]] = {}
     for node in best:
         sizes = count.setdefault(coarse.group_of[node], {})

@@ -20,7 +20,7 @@ from torch.fx import Node
 
 from ..errors import DGLError
 from .capture import Captured
-from .nodes import is_view
+from .nodes import argument_key, is_view
 from .strategy import Strategy, TensorShape, plain_dim
 
 StrategiesOf = Callable[[Any, Sequence[Any], Mapping[str, Any]], Sequence[Strategy]]
@@ -272,7 +272,7 @@ class _Calls:
         if node.op != "call_function" or node.target is operator.getitem or not inputs:
             return None
         operands: list[Node] = []
-        key = (node.target, _key(node.args, operands), _key(node.kwargs, operands))
+        key = (node.target, argument_key(node.args, operands), argument_key(node.kwargs, operands))
         call = self.signatures.get(key)
         if call is None:
             call = self._describe(node, operands)
@@ -317,19 +317,6 @@ class _Calls:
                 f"no description says how to split {names}: describe each with dglite.tofu, or write the module without"
                 f" it ({next(iter(self.unknown.values()))})"
             )
-
-
-def _key(arg: Any, operands: list[Node]) -> Any:
-    """Return something hashable for an argument, with shapes for tensors, and collect its tensors."""
-    if isinstance(arg, Node):
-        operands.append(arg)
-        value = arg.meta["val"]
-        return (tuple(value.shape), value.dtype)
-    if isinstance(arg, list | tuple):
-        return tuple(_key(a, operands) for a in arg)
-    if isinstance(arg, Mapping):
-        return tuple((k, _key(v, operands)) for k, v in arg.items())
-    return (type(arg), arg)
 
 
 def _tied(strategies: Sequence[Strategy], inputs: Any, outputs: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:

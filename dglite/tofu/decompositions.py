@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch._decomp import core_aten_decompositions, get_decompositions
 from torch._library import simple_registry
 from torch._subclasses import FakeTensorMode
-from torch.utils._pytree import tree_map_only
+from torch.fx import Node
 
 from ..errors import DGLError
+from .nodes import argument_key
 
 aten = torch.ops.aten
 
@@ -47,6 +48,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         _TABLE.update(
             get_decompositions(
                 [
+                    aten._native_batch_norm_legit.no_stats,
                     aten._native_batch_norm_legit_functional,
                     aten._native_batch_norm_legit_no_training,
                     aten.native_batch_norm_backward,
@@ -113,6 +115,32 @@ def always(node: Any) -> bool | None:
     return least if least == most else None
 
 
+def known_value(node: Node, constants: Mapping[str, torch.Tensor]) -> Any:
+    """Return the number that a node is, if that depends on no input and on no random number, else None.
+
+    Modules compare masks that they have made, to find out which one they are.
+    """
+    order: dict[Node, None] = {}
+    stack = [node]
+    while stack:
+        above = [n for n in stack[-1].all_input_nodes if n not in order]
+        stack += above
+        if not above:
+            order[stack.pop()] = None
+    named = {name.replace(".", "_"): value for name, value in constants.items()}
+    values: dict[Node, Any] = {}
+    for each in order:
+        if each.op == "placeholder" and each.target in named:
+            values[each] = named[each.target]
+        elif each.op == "placeholder" or torch.Tag.nondeterministic_seeded in getattr(each.target, "tags", ()):
+            return None
+        else:
+            args, kwargs = torch.fx.node.map_arg((each.args, each.kwargs), values.__getitem__)
+            target: Any = each.target
+            values[each] = target(*args, **kwargs)
+    return values[node].item()
+
+
 def described(func: Any, args: Any, kwargs: Any) -> Any:
     """Return an operator's outputs on the meta device: of one that a library registers, by its fake kernel."""
     if func in _OTHER_SHAPES:
@@ -126,10 +154,7 @@ def described(func: Any, args: Any, kwargs: Any) -> Any:
     if kernel is None:
         raise DGLError(f"{func} has no fake kernel, so its shapes are unknown: add torch.library.register_fake for it")
     with FakeTensorMode(allow_non_fake_inputs=True):
-        out = kernel(*args, **kwargs)
-    return tree_map_only(
-        torch.Tensor, lambda x: torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta"), out
-    )
+        return meta_like(kernel(*args, **kwargs))
 
 
 class MetaOutputs:
@@ -140,31 +165,21 @@ class MetaOutputs:
 
     def __call__(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Return what `described` does."""
-        key = None if func.is_view else _key((args, *kwargs.items()))
-        if key is None:
+        if func.is_view or any(not x.is_meta or x.is_complex() for x in tensors_in((args, *kwargs.values()))):
             return described(func, args, kwargs)
-        outputs = self._outputs.get((func, key))
-        if outputs is not None:
-            return _anew(outputs) if isinstance(outputs, torch.Tensor) else type(outputs)(map(_anew, outputs))
-        out = described(func, args, kwargs)
-        self._outputs[func, key] = _anew(out) if isinstance(out, torch.Tensor) else out and type(out)(map(_anew, out))
-        return out
+        key = func, argument_key((args, kwargs), [])
+        if key not in self._outputs:
+            self._outputs[key] = described(func, args, kwargs)
+        return meta_like(self._outputs[key])
 
 
-def _anew(x: Any) -> Any:
-    if not isinstance(x, torch.Tensor):
-        return x
-    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")
-
-
-def _key(arg: Any) -> Any:
-    """Return something hashable that equal arguments have alike, None for what may have values."""
-    if isinstance(arg, torch.Tensor):
-        return (tuple(arg.shape), arg.stride(), arg.dtype) if arg.is_meta and not arg.is_complex() else None
-    if isinstance(arg, list | tuple):
-        keys = tuple(map(_key, arg))
-        return None if None in keys else (type(arg), keys)
-    return type(arg), arg
+def meta_like(value: Any) -> Any:
+    """Return dense tensors, in tuples, lists or dicts, as new ones on the meta device."""
+    if isinstance(value, torch.Tensor) and value.layout == torch.strided:
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+    if isinstance(value, dict):
+        return {name: meta_like(item) for name, item in value.items()}
+    return type(value)(map(meta_like, value)) if isinstance(value, list | tuple) else value
 
 
 def tensors_in(out: Any) -> list[torch.Tensor]:

@@ -24,7 +24,7 @@ Pick = tuple[tuple[int, int, int] | tuple[int, torch.Tensor], ...]
 """How to read a slice of a tensor: (dimension, first row, count) or (dimension, rows) where it is not all of it."""
 
 
-def _pick(slice_: TensorSlice, tile: TensorSlice) -> Pick:
+def pick_of(slice_: TensorSlice, tile: TensorSlice) -> Pick:
     """Return how to read a slice of the tensor that holds a tile."""
     pick: list[Any] = []
     for d, (rows, (first, last)) in enumerate(zip(slice_, tile, strict=True)):
@@ -124,7 +124,7 @@ class Exchange:
         for m in moves:
             if rank == m.source:
                 assert mine is not None
-                pick = _pick(m.rows, mine)
+                pick = pick_of(m.rows, mine)
             if rank == m.target:
                 assert target is not None
                 piece = ReceivedRows(m.part, _place(m.rows, target), slice_shape(m.rows))

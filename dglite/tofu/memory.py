@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -30,27 +30,29 @@ def memory_profile(coarse: Coarse, steps: Sequence[SearchStep]) -> np.ndarray:
     """
     shapes = local_shapes(coarse, steps)
     sizes = {n: math.prod(shapes[g]) * n.meta["val"].element_size() for n, g in coarse.group_of.items()}
-    captured = coarse.captured
-    in_place = {new for old, new in captured.updates.items() if old not in captured.gradients}
     workspace = _workspace(coarse, steps, sizes)
-    last = coarse.last_reads
-    now = sum(sizes[n] for n in captured.graph.nodes if n.op == "placeholder")
-    profile = np.empty(len(captured.graph.nodes), np.int64)
-    for number, node in enumerate(captured.graph.nodes):
-        profile[number] = now
-        if node.op != "call_function":
-            continue
-        if node in sizes and node not in in_place and not is_view(node):
-            now += sizes[node]
-        dead = [x for x in last.get(node, ()) if x in sizes and _is_freed(x, in_place)]
+    nodes = coarse.captured.graph.nodes
+    now = sum(sizes[n] for n in nodes if n.op == "placeholder")
+    profile = np.empty(len(nodes), np.int64)
+    for number, (node, made, dead) in enumerate(lifetimes(coarse)):
+        now += sum(sizes[x] for x in made)
         again = node not in workspace and any(_is_written_into(x, node) for x in dead)
         profile[number] = now + workspace.get(node, 0) - (sizes[node] if again else 0)
         now -= sum(sizes[x] for x in dead)
     return profile
 
 
-def _is_freed(node: Node, in_place: set[Node]) -> bool:
-    return node.op != "placeholder" and node not in in_place and not is_view(node)
+def lifetimes(coarse: Coarse) -> Iterator[tuple[Node, list[Node], list[Node]]]:
+    """Yield each node of the graph with the tensors that it makes in new memory, and those that nothing reads later."""
+    captured = coarse.captured
+    in_place = {new for old, new in captured.updates.items() if old not in captured.gradients}
+
+    def is_freed(x: Node) -> bool:
+        return x.op == "call_function" and x in coarse.group_of and x not in in_place and not is_view(x)
+
+    for node in captured.graph.nodes:
+        dead = coarse.last_reads.get(node, ()) if node.op == "call_function" else ()
+        yield node, [node] if is_freed(node) else [], [x for x in dead if is_freed(x)]
 
 
 def _is_written_into(operand: Node, node: Node) -> bool:

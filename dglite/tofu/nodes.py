@@ -28,6 +28,23 @@ def operands_of(node: Node) -> list[Node]:
     return operands
 
 
+def argument_key(arg: Any, operands: list[Node]) -> Any:
+    """Return something hashable that equal arguments of an operator have alike, and collect the nodes among them.
+
+    Of tensors it has shape, strides and dtype, of nodes shape and dtype.
+    """
+    if isinstance(arg, Node):
+        operands.append(arg)
+        return tuple(arg.meta["val"].shape), arg.meta["val"].dtype
+    if isinstance(arg, torch.Tensor):
+        return tuple(arg.shape), arg.stride(), arg.dtype
+    if isinstance(arg, list | tuple):
+        return type(arg), *(argument_key(item, operands) for item in arg)
+    if isinstance(arg, Mapping):
+        return tuple((name, argument_key(item, operands)) for name, item in arg.items())
+    return type(arg), arg
+
+
 def node_like(graph: Graph, like: Node, target: Any, args: Any, shape: Any, kwargs: Mapping[str, Any] = {}) -> Node:
     """Append an operator in the place of another one, whose value is of the same kind but of another shape."""
     node = graph.call_function(target, tuple(args), dict(kwargs))

@@ -2,18 +2,20 @@
 
 From the first step on a parameter's own memory is this worker's part. ``optimizer.step()`` works on that; a module's
 forward pass would compute with a part and say nothing. So the tensors change their class to one that answers for the
-whole tensor what needs no elements (its shape, its dtype), gives a DTensor to ``state_dict()``, takes whole tensors
-from ``load_state_dict()``, and raises for all else.
+whole tensor what needs no elements (its shape, its dtype), gives a DTensor to ``state_dict()`` and a whole tensor to an
+`AveragedModel` of ordinary ones, takes whole tensors from ``load_state_dict()``, and raises for all else.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
+from torch.optim.swa_utils import AveragedModel
 
 from ..backend.torch_dtensor import DTensor
 from ..errors import DGLError
@@ -56,7 +58,7 @@ class PartAccess:
 
     name: str
     whole: torch.Tensor
-    read: Callable[[], torch.Tensor]
+    read: Callable[[], DTensor]
     write: Callable[[torch.Tensor], None]
 
 
@@ -75,7 +77,8 @@ class _Partitioned:
         if func in _WHOLE:
             return func(access.whole, *args[1:], **(kwargs or {}))
         if func is torch.Tensor.detach:
-            return access.read()
+            averaged = sys._getframe(1).f_code is AveragedModel.update_parameters.__code__
+            return access.read().full_tensor() if averaged else access.read()
         if func is torch.Tensor.copy_ and args[0] is x:
             access.write(args[1])
             return x

@@ -36,6 +36,8 @@ from .search import Policy, SearchStep, factors, recursions, search
 from .strategy import Strategy
 
 LinkLevels = Sequence[tuple[int, float]]
+TIGHT = 1.01
+"""Bytes sent, in those of the bound without the order of steps, beyond which the slower bound is asked, too."""
 _HEAD = ("operator", "output", "calls", "bytes", "split")
 
 
@@ -137,10 +139,11 @@ class PartitionPlan:
         It is over all steps of the recursion at once, where the search decides one after the other, and takes up to a
         minute; `certificate` says which plans it is about.
         """
-        primes = factors(self.workers)
-        if self._allowed is None and 0 < len(primes) <= JOINT_STEPS:
-            return min(search_jointly(self._coarse, ks)[0] for ks in recursions(self.workers))
-        return least_bytes(self._coarse, self.workers, self._allowed)
+        least = least_bytes(self._coarse, self.workers, self._allowed)
+        sent = sum(step.bytes for step in self._search_steps)
+        if self._allowed is None and 0 < len(factors(self.workers)) <= JOINT_STEPS and sent > TIGHT * least:
+            least = max(least, min(search_jointly(self._coarse, ks)[0] for ks in recursions(self.workers)))
+        return least
 
     def certificate(self) -> str:
         """Return how far from the optimum the bytes of the search are at most, as text.
@@ -151,7 +154,8 @@ class PartitionPlan:
         """
         sent = sum(step.bytes for step in self._search_steps)
         least = self.lower_bound
-        gap = f"within {100 * (sent / least - 1):.2f}% of optimal" if least > 0 else "no bound" if sent else "optimal"
+        share = max(100 * (sent / least - 1), 0.0) if least > 0 else 0.0
+        gap = f"within {share:.2f}% of optimal" if least > 0 else "no bound" if sent else "optimal"
         return f"{gap}: {bytes_text(sent)} before fetches are shared, no plan less than {bytes_text(least)}"
 
     @cached_property

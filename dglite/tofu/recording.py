@@ -29,6 +29,7 @@ from .decompositions import (
     depends_on_data,
     functional_form,
     is_composite,
+    known_value,
     operator_name,
     tensors_in,
 )
@@ -152,8 +153,11 @@ class StepRecorder(TorchDispatchMode):
         if func in _INDEXED:
             args = (args[0], self._without_masks(args[1]), *args[2:])
         if depends_on_data(func, args):
-            if func is aten._local_scalar_dense.default and (value := always(self.node_of(args[0]))) is not None:
-                return value
+            if func is aten._local_scalar_dense.default:
+                value = always(self.node_of(args[0]))
+                value = known_value(self.node_of(args[0]), self.constant_values) if value is None else value
+                if value is not None:
+                    return value
             self._refuse(func)
         if func in SAME and self._is_symbolic(args[0]):
             out = self._symbolic(func(shapes_of(args[0])))
@@ -331,10 +335,13 @@ class StepRecorder(TorchDispatchMode):
 
     def _batch_norm(self, args: Any, kwargs: Any) -> Any:
         x, weight, bias, mean, var, training, momentum, eps = args[:8]
+        if mean is None:
+            with self:
+                return self._table[aten._native_batch_norm_legit.no_stats](x, weight, bias, training, momentum, eps)
         written = self._table[aten._native_batch_norm_legit_functional.default]
         with self:
             out, saved_mean, saved_var, new_mean, new_var = written(x, weight, bias, mean, var, training, momentum, eps)
-        if mean is not None and training:
+        if training:
             self._rebind(mean, self.node_of(new_mean))
             self._rebind(var, self.node_of(new_var))
         return out, saved_mean, saved_var

@@ -87,9 +87,6 @@ def _separated(graph: Graph, node: Node, shape: tuple[int, ...], apart: dict[Nod
 
 def _transposes(node: Node) -> bool:
     """Whether a node turns the matrices of a stack."""
-    if node.target is aten.transpose.int:
-        first, second = node.args[1:]
-        return {first, second} in ({1, 2}, {-2, -1}, {1, -1}, {2, -2})
     return node.target is aten.permute.default and node.args[1] in ([0, 2, 1], [0, -1, -2])
 
 

@@ -72,7 +72,7 @@ class PartitionedState:
 
     def _take(self, module: nn.Module, name: str, value: torch.Tensor) -> None:
         part = self.cut(name, value).to(self.device, copy=True, memory_format=torch.contiguous_format)
-        access = PartAccess(name, self._whole[name], partial(self.outside, name, False), partial(self.write, name))
+        access = PartAccess(name, self._whole[name], partial(self._distributed, name), partial(self.write, name))
         before = self.tensors[name]
         self.tensors[name] = after = partition(before, part, access)
         if after is not before:
@@ -149,8 +149,12 @@ class PartitionedState:
 
     def outside(self, name: str, full: bool) -> torch.Tensor:
         """Return a tensor as a DTensor, or whole."""
-        make = self.sharding.whole if full else self.sharding.to_dtensor
-        return make(self.part(name), self._whole[name].shape, self._dims[name])
+        if not full:
+            return self._distributed(name)
+        return self.sharding.whole(self.part(name), self._whole[name].shape, self._dims[name])
+
+    def _distributed(self, name: str) -> DTensor:
+        return self.sharding.to_dtensor(self.part(name), self._whole[name].shape, self._dims[name])
 
     # -- gradients -----------------------------------------------------------------------------------------------------
     def add_gradients(self, gradients: Mapping[str, torch.Tensor], plan: PartitionPlan) -> None:

@@ -143,6 +143,7 @@ class ParallelStep:
         self._compare({"settings of the optimizer": text_digest(options_text(self.optimizer))})
         self._ready_state.update()
 
+    @torch.inference_mode(False)
     @torch.no_grad()
     def forward(self, *inputs: Any, **named: Any) -> Any:
         """Return what the module returns for whole inputs, without gradients, in every process.

@@ -28,7 +28,7 @@ class DropNode(ChangingTransform):
     """Drops each node, and the edges at it, with probability ``p``. You et al., Graph Contrastive Learning (2020)."""
 
     def __init__(self, p: float = 0.5) -> None:
-        self.p = number_of(p, "a probability", 0, 1)
+        self.p = number_of(p, "p, a probability,", 0, 1)
 
     def change(self, result: DGLGraph) -> None:
         if self.p:
@@ -40,7 +40,7 @@ class DropEdge(ChangingTransform):
     """Drops each edge with probability ``p``. Rong et al., DropEdge (2020)."""
 
     def __init__(self, p: float = 0.5) -> None:
-        self.p = number_of(p, "a probability", 0, 1)
+        self.p = number_of(p, "p, a probability,", 0, 1)
 
     def change(self, result: DGLGraph) -> None:
         if self.p:
@@ -75,7 +75,7 @@ class FeatMask(ChangingTransform):
     def __init__(
         self, p: float = 0.5, node_feat_names: Sequence[str] | None = None, edge_feat_names: Sequence[str] | None = None
     ) -> None:
-        self.p = number_of(p, "a probability", 0, 1)
+        self.p = number_of(p, "p, a probability,", 0, 1)
         self.node_feat_names, self.edge_feat_names = node_feat_names, edge_feat_names
 
     def change(self, result: DGLGraph) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, Literal, overload
 
@@ -11,7 +10,7 @@ import numpy as np
 from ..arguments import explained
 from ..backend import Tensor, active
 from ..convert import graph
-from ..errors import DGLError, DGLWarning
+from ..errors import DGLError, warn
 from ..graph import DGLGraph
 from ..graph.storage import make_graph
 from ..progress import progress
@@ -89,7 +88,10 @@ def segmented_knn_graph(
     sizes, x = integer_array(segs, "numbers of points").astype(np.int64), _tensor_of(x)
     num_points = active.shape(x)[0]
     if sizes.ndim != 1 or sizes.sum() != num_points:
-        raise DGLError(f"segmented_knn_graph: {sizes.tolist()} do not sum to the {num_points} points")
+        raise DGLError(
+            f"segmented_knn_graph: segs={sizes.tolist()!s:.80} do not sum to the {num_points} points; give a list, the "
+            "number of points of each set"
+        )
     return _knn(x, k, sizes, algorithm, dist, exclude_self)
 
 
@@ -114,11 +116,7 @@ def _knn(x: Tensor, k: int, sizes: np.ndarray | None, algorithm: str, dist: str,
         raise DGLError("a set of points is empty; each needs at least one")
     most = int(segments.min()) - exclude_self
     if k > most:
-        warnings.warn(
-            f"k = {k}, but the smallest set has {most} neighbours to choose from; every node gets {most}, in all sets",
-            DGLWarning,
-            stacklevel=4,
-        )
+        warn(f"k = {k}, but the smallest set has {most} neighbours to choose from; every node gets {most}, in all sets")
         k = most
     if arrays is not HOST:
         return _knn_there(arrays, points, k, segments, sizes is not None, exclude_self)

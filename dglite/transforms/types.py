@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, overload
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from ..arguments import explained
 from ..backend import Tensor, active
-from ..errors import DGLError, DGLWarning
+from ..errors import DGLError, warn
 from ..frame import EID, ETYPE, NID, NTYPE, Frame
 from ..graph import DGLGraph
 from ..graph.scope import copies
@@ -155,17 +154,18 @@ def to_heterogeneous(
 def _warn_left_out(etypes: Sequence[str], relations: Sequence[tuple[str, str, str]]) -> None:
     left_out = sorted(set(etypes) - {name for _, name, _ in relations})
     if left_out:
-        warnings.warn(
+        warn(
             f"to_heterogeneous: no edge is of type {', '.join(map(repr, left_out))}, so that the node types of its "
-            "ends cannot be known, and it is left out; give metagraph=, such as g.metagraph() of the graph that it was",
-            DGLWarning,
-            stacklevel=4,
+            "ends cannot be known, and it is left out; give metagraph=, such as g.metagraph() of the graph that it was"
         )
 
 
 def _numbers(frame: Frame, field: str, names: Sequence[str], kind: str) -> np.ndarray:
     if field not in frame:
-        raise DGLError(f"to_heterogeneous: the {kind}s have no feature {field!r} that says their types")
+        raise DGLError(
+            f"to_heterogeneous: the {kind}s have no feature {field!r} that says their types; dglite.to_homogeneous "
+            f"writes it, or set the number of each {kind}'s type, g.{kind[0]}data[{field!r}] = tensor"
+        )
     numbers = active.to_numpy(frame[field])
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
         raise DGLError(f"to_heterogeneous: {field!r} must be an integer for each {kind}, got {numbers.dtype} rows")

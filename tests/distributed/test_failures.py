@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import kills
 import pytest
 
 from dglite import DGLError
@@ -101,6 +102,15 @@ class StoreOfDeadRank:
 def test_a_store_that_is_gone_is_not_a_rank_that_is_late() -> None:
     with pytest.raises(DGLError, match="rank 0 is gone"):
         start._meet(StoreOfDeadRank(), 1, 2, SimpleNamespace(address=("127.0.0.1", 2, "", "")), time.monotonic() + 60)
+
+
+def test_a_rank_that_left_before_it_met_the_others_is_named_beside_the_killed_one() -> None:
+    """Ranks that still meet lose their store with rank 0, and end too soon to tell the others why."""
+    assert kills.names_victim("RankError: ranks 0, 2 are gone: killed, or ended", 0, 3)
+    assert kills.names_victim("RankError: ranks 0, 2, 12 are gone: killed, or ended", 2, 13)
+    assert kills.names_victim("RankError: rank 0 is gone: killed", 0, 3)
+    for message in ("ranks 1, 2 are gone", "rank 10 is gone", "ranks 10, 12 are gone", "ranks 0, 2 do something else"):
+        assert not kills.names_victim(message, 0, 13)
 
 
 def test_killed_ranks_are_named_and_jobs_go_on() -> None:

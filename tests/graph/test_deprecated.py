@@ -11,6 +11,7 @@ import torch
 import dglite
 import dglite.function as fn
 from dglite import DGLError, DGLGraph
+from dglite.errors import warn_deprecated
 
 SRC, DST = [0, 1, 2, 0], [1, 2, 0, 1]
 
@@ -70,6 +71,15 @@ def test_a_classic_call_answers_and_names_its_successor(call, today, expected):
         result = call(make())
     assert lists(torch.as_tensor(result) if isinstance(result, np.ndarray) else result) == expected
     assert {warning.filename for warning in caught} == {__file__}
+
+
+def test_the_warning_points_at_the_first_line_outside_of_dglite():
+    """Functions that torch's compiler leaves to Python are called through others of dglite with older versions."""
+    names = {"__name__": "dglite.somewhere", "warn": warn_deprecated}
+    exec("def inner(): warn('old', 'use new')\ndef outer(): inner()", names)
+    with pytest.warns(DeprecationWarning, match="old is deprecated; use new") as caught:
+        names["outer"]()
+    assert caught[0].filename == __file__
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -11,7 +11,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 import dglite
 from dglite import DGLError, ops
-from dglite.nn import AvgPooling, GraphConv, MaxPooling, SumPooling
+from dglite.nn import AvgPooling, GraphConv, MaxPooling, Set2Set, SumPooling
 from dglite.ops.segments import TracedSegments, _SegmentReduce, segments
 from dglite.opspec import Reducer
 from tests.versions import compiles_whole
@@ -51,6 +51,44 @@ def test_composed_of_the_librarys_own_operations_it_is_the_same(reducer: str) ->
     lengths, x = torch.tensor([2, 0, 3]), _values(5, 2)
     op = _SegmentReduce.create(TracedSegments(lengths, 5), f"{reducer} 0", (True,))
     torch.testing.assert_close(op.composed(x), ops.segment_reduce(lengths, x, reducer))
+
+
+@pytest.mark.parametrize("lengths", [[2, 0, 3], [0, 0], [5]])
+def test_weighted_sums_are_those_of_products(lengths: list[int]) -> None:
+    x, weights = _values(sum(lengths), 2, 3), _values(sum(lengths), 1)
+    want = ops.segment_reduce(lengths, x * weights[:, None])
+    result = TracedSegments(torch.tensor(lengths), len(x)).weighted_sum(x, weights[:, None])
+    torch.testing.assert_close(result, want)
+    outer = torch.randn_like(want)
+    ours, theirs = (torch.autograd.grad((y * outer).sum(), (x, weights)) for y in (result, want))
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_torch_finds_weighted_sums_and_attention_sound() -> None:
+    lengths = torch.tensor([2, 0, 3])
+    x, weights = (torch.rand(5, n, dtype=torch.float64, requires_grad=True) for n in (2, 1))
+    structure = lengths, lengths, 5, 3
+    torch.library.opcheck(torch.ops.dglite.segment_reduce.default, ([x, weights], *structure, "sum 0 weighted"))
+    queries = torch.rand(3, 1, 2, dtype=torch.float64)
+    inputs = [x.detach()[:, None], queries, torch.ones((), dtype=torch.float64)]
+    torch.library.opcheck(torch.ops.dglite.segment_attention.default, (inputs, *structure, "DOT"))
+
+
+@pytest.mark.parametrize("sizes", [[2, 0, 3], [4], [0, 0]])
+def test_attention_of_segments_is_one_operator_where_no_gradient_is_recorded(sizes: list[int]) -> None:
+    torch._dynamo.reset()
+    g, x = _batch(sizes)
+    layer = Set2Set(4, 2, 1).double().requires_grad_(False)
+    names = list[str]()
+
+    def backend(module: torch.fx.GraphModule, _: Any) -> Any:
+        names.extend(str(node.target) for node in module.graph.nodes)
+        return module.forward
+
+    with torch._dynamo.config.patch(allow_rnn=True):
+        torch.testing.assert_close(torch.compile(layer, backend=backend, fullgraph=True)(g, x.detach()), layer(g, x))
+    assert sum("segment_attention" in name for name in names) == 2
+    assert not any("segment_softmax" in name for name in names)
 
 
 @pytest.mark.parametrize("lengths", [[2, 2], [-1, 6], [1.5, 3.5]])

@@ -57,6 +57,13 @@ def state_of_the_library() -> list[Any]:
 
 
 # -- summary ----------------------------------------------------------------------------------------------------------
+def test_a_fused_kernel_names_the_sum_that_it_goes_on_with() -> None:
+    g = dglite.add_self_loop(graph())
+    layer = dglite.nn.GraphConv(6, 3, activation=torch.relu)
+    kernels = str(dglite.summary(layer, g, torch.randn(50, 6)))
+    assert "then where((((sum * v2) + g3) <= 0.0)" in kernels
+
+
 def test_a_row_for_each_layer() -> None:
     net, g = Net(), graph()
     result = dglite.summary(net, g, g.ndata["h"], scale=2.0)

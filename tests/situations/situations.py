@@ -400,6 +400,22 @@ def _program(function: Function, xs: Tensors) -> Function:
     return make_fx(lambda *ys: function(*ys))(*(x.requires_grad_() for x in other(xs)))  # type: ignore[no-any-return]
 
 
+def program_in_autocast(function: Function, xs: Tensors) -> Outcome:
+    """A program of float32, called inside of autocast with an input in bfloat16: to some digits."""
+    singles = [x.float() for x in xs]
+    with torch.no_grad():
+        program = make_fx(lambda *ys: function(*ys))(*singles)
+        mixed = [x.bfloat16() if i == 0 else x for i, x in enumerate(singles)]
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            results = program(*mixed)
+        want = function(*(x.float() for x in mixed))
+    close = [
+        y if torch.allclose(x.float(), y.float(), 0.1, 0.1 * max(1.0, float(y.abs().max())), True) else x.float()
+        for x, y in zip(results, want, strict=True)
+    ]
+    return close, want
+
+
 # -- what keeps and computes again -------------------------------------------------------------------------------------
 def checkpointed(function: Function, xs: Tensors) -> Outcome:
     """``torch.utils.checkpoint``."""
@@ -487,6 +503,7 @@ SITUATIONS: dict[str, Callable[[Function, Tensors], Outcome]] = {
     "functionalize": functionalized,
     "program in forward mode": program_in_forward_mode,
     "program in func.grad": program_transformed,
+    "program in autocast": program_in_autocast,
     "checkpoint": checkpointed,
     "reentrant checkpoint": checkpointed_reentrant,
     "written to before backward": written_to,

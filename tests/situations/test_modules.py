@@ -223,15 +223,32 @@ def scripted(operation: Operation) -> Outcome:
     return [], []
 
 
+class _OfGraph(nn.Module):
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, g: Any, x: Any) -> Any:
+        return self.layer(g, x)
+
+
+def symbolically_traced(operation: Operation) -> Outcome:
+    """``torch.fx.symbolic_trace``, which passes stand-ins for the graph, too."""
+    torch.fx.symbolic_trace(_OfGraph(operation.layer))
+    raise AssertionError("traced")
+
+
 TREATMENTS = {
     treatment.__name__: treatment
     for treatment in (
-        *(parametrized, normed, spectral, pruned, hooked, replaced, in_ddp, scripted),
+        *(parametrized, normed, spectral, pruned, hooked, replaced, in_ddp, scripted, symbolically_traced),
         *((sharded, sharded_inside) if has_torch("2.7") else ()),
     )
 }
 ADMITTED = {
     "sharded_inside": "DGLError: FSDP gathers .* shard the layer as a whole",
+    "symbolically_traced": "DGLError: torch.fx.symbolic_trace passes stand-ins|DGLError: .* must be a tensor|"
+    "TypeError: FeatureDropout",
     "scripted": "DGLError: torch.jit.script compiles no layer .* dglite.export",
 }
 
@@ -264,6 +281,16 @@ def test_treated_layers_are_right_or_refused(treatment: str) -> None:
     assert verdicts
     assert not strange, f"{json.dumps(strange, indent=2)}\n{done.stderr}"
     assert done.returncode == 0, done.stderr
+
+
+def test_layers_are_leaves_of_a_tracer_that_says_so() -> None:
+    class Tracer(torch.fx.Tracer):
+        def is_leaf_module(self, module: nn.Module, name: str) -> bool:
+            return type(module).__module__.startswith("dglite.") or super().is_leaf_module(module, name)
+
+    model = _OfGraph(dglite.nn.GraphConv(3, 2))
+    g, x = dglite.graph(([0, 1], [1, 0])), torch.rand(2, 3)
+    torch.testing.assert_close(torch.fx.GraphModule(model, Tracer().trace(model))(g, x), model(g, x))
 
 
 def _reversible() -> tuple[nn.Module, Any, torch.Tensor]:

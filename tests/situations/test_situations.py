@@ -34,7 +34,9 @@ RECORDED = (
 )
 LSTM = "Batching rule not implemented for aten::lstm"
 FORWARD = "forward AD with _(scaled_dot_product_flash_attention|cdist)"
+OF_DOUBLES = {operation.name for operation in operations() if operation.layer is not None}
 REFUSED = {
+    "program in autocast": READ | OF_DOUBLES,
     **dict.fromkeys(RECORDED, READ),
     **dict.fromkeys(("fake", "make_fx, symbolic"), READ | MADE_INSIDE),
     **dict.fromkeys(("meta", "wrapper that knows no operator", "DTensor"), ALL),
@@ -43,6 +45,7 @@ REFUSED = {
 TORCHS = {
     "meta": "not on the expected device|not at the same device",
     "DTensor": "got mixed torch.Tensor and DTensor|does not have a sharding strategy registered",
+    "program in autocast": "dtype|mat1 and mat2|expected scalar type|cdist",
     "vmap": LSTM,
     "vmap of vmap": LSTM,
     "gradient of vmap": f"{LSTM}|_scaled_dot_product_flash_attention_for_cpu' is not differentiable",

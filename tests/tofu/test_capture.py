@@ -68,6 +68,15 @@ def sequences() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     return Sequence(), (torch.randn(3, 2, 3), torch.randn(3, 2, 3))
 
 
+def instances() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    """Normalizations without statistics of former batches."""
+    norms = nn.InstanceNorm1d(4, affine=True), nn.BatchNorm1d(4, track_running_stats=False)
+    return nn.Sequential(nn.Conv1d(2, 4, 3), *norms, nn.Flatten(), nn.Linear(8, 3)), (
+        torch.randn(5, 2, 4),
+        torch.randn(5, 3),
+    )
+
+
 def in_place() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     return InPlace(), (torch.randn(3, 4), torch.randn(3, 4))
 
@@ -85,7 +94,7 @@ def optimizers(kind: str, parameters: Any) -> torch.optim.Optimizer:
 
 
 @pytest.mark.parametrize("kind", ["sgd", "momentum", "nesterov", "adam", "adamw", "adagrad"])
-@pytest.mark.parametrize("make", [images, sequences, in_place], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("make", [images, instances, sequences, in_place], ids=lambda f: f.__name__)
 def test_the_graph_computes_what_torch_does(make: Any, kind: str) -> None:
     torch.manual_seed(0)
     module, inputs = make()
@@ -209,6 +218,18 @@ def test_a_random_number_decides_where_every_draw_does_alike() -> None:
     assert (negated(skipped(0.0)), negated(skipped(1.0))) == (False, True)
     with pytest.raises(DGLError, match="_local_scalar_dense"):
         skipped(0.5)
+
+
+def test_masks_that_the_module_makes_may_be_compared() -> None:
+    def causal(h: torch.Tensor) -> torch.Tensor:
+        mask = torch.full((3, 3), -torch.inf).triu(1)
+        return -h if (mask == torch.full((3, 3), -torch.inf, device=h.device).triu(1)).all() else h
+
+    module = Branches(causal)
+    captured = capture(module, lambda out, y: out.sum(), (torch.randn(3, 2), torch.zeros(1)))
+    assert any(node.target is torch.ops.aten.neg.default for node in captured.graph.nodes)
+    with pytest.raises(DGLError, match="_local_scalar_dense"):
+        capture(Branches(lambda h: h * torch.rand(2).sum().item()), lambda out, y: out.sum(), (torch.randn(3, 2), None))
 
 
 def test_rows_are_selected_by_masks_with_values() -> None:

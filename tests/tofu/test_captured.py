@@ -12,6 +12,7 @@ from torch.fx import Interpreter
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
+from dglite.tofu.decompositions import decompositions
 from dglite.tofu.verify import verify
 
 
@@ -93,7 +94,7 @@ def test_all_operators_of_a_step(make: Callable[[], nn.Module], x: torch.Tensor)
 
     own = tuple(p.detach() for p in parameters)
     state = tuple(torch.randn_like(p) for p in own)
-    graph = make_fx(torch.func.functionalize(step))(own, state, x)
+    graph = make_fx(torch.func.functionalize(step), decompositions())(own, state, x)
     Verifier.verified = 0
     Verifier(graph).run(*own, *state, x)
     assert Verifier.verified > 100

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.optim.swa_utils import AveragedModel
 
 from dglite import DGLError, tofu
 from dglite.backend.torch_dtensor import DTensor
@@ -348,6 +349,68 @@ class Model(nn.Module):
         if labels is not None:
             out["loss"] = functional.cross_entropy(logits.float(), labels)
         return out
+
+
+def inferred(rank: int) -> list[float]:
+    module, (x, y) = net(), batch()
+    step = tofu.parallelize(module, functional.cross_entropy, torch.optim.SGD(module.parameters(), 0.1))
+    losses = [step(x, y).item()]
+    module.eval()
+    with torch.inference_mode():
+        losses.append(functional.cross_entropy(step.forward(x.clone()), y).item())
+    module.train()
+    return [*losses, step(x, y).item()]
+
+
+def test_inference_mode_is_no_obstacle(two: Workers) -> None:
+    module, (x, y) = net(), batch()
+    optimizer, losses = torch.optim.SGD(module.parameters(), 0.1), []
+    for train in (True, False, True):
+        loss = functional.cross_entropy(module.train(train)(x), y)
+        losses.append(loss.item())
+        if train:
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    assert two.run(inferred) == [pytest.approx(losses)] * 2
+
+
+def averaged(run: Any, use_buffers: bool) -> list[torch.Tensor]:
+    """Return the tensors of an averaged model that was made before the first step."""
+    models: list[Any] = []
+
+    def average(module: nn.Module, optimizer: torch.optim.Optimizer, i: int) -> None:
+        if i == 0:
+            with torch.random.fork_rng():
+                models.append(AveragedModel(net(), use_buffers=use_buffers))
+        models[0].update_parameters(module)
+
+    run(maker("adam"), average)
+    return list(models[0].state_dict().values())
+
+
+def train_averaged(rank: int, use_buffers: bool) -> list[torch.Tensor]:
+    return averaged(partitioned, use_buffers)
+
+
+@pytest.mark.parametrize("use_buffers", [False, True])
+def test_an_averaged_model_is_whole_in_each_process(two: Workers, use_buffers: bool) -> None:
+    for tensors in two.run(train_averaged, use_buffers):
+        torch.testing.assert_close(tensors, averaged(plain, use_buffers))
+
+
+def test_a_module_in_parts_cannot_be_copied(two: Workers) -> None:
+    assert all("is in parts on the workers" in text for text in two.run(copied))
+
+
+def copied(rank: int) -> str:
+    module, (x, y) = net(), batch()
+    tofu.parallelize(module, functional.cross_entropy, torch.optim.SGD(module.parameters(), 0.1))(x, y)
+    try:
+        AveragedModel(module)
+    except DGLError as error:
+        return str(error)
+    return "copied"
 
 
 def named_batch() -> dict[str, Any]:

@@ -8,6 +8,7 @@ from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from dglite.tofu.aten import strategies_of
+from dglite.tofu.decompositions import decompositions
 from dglite.tofu.stacks import keep_stacks
 
 aten = torch.ops.aten
@@ -35,7 +36,7 @@ def merged(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
 )
 def test_a_graph_computes_the_same_with_dimensions_apart(function: object, inputs: list[tuple[int, ...]]) -> None:
     tensors = [torch.randn(shape, dtype=torch.float64) for shape in inputs]
-    module = make_fx(function)(*tensors)  # type: ignore[arg-type]
+    module = make_fx(function, decompositions())(*tensors)  # type: ignore[arg-type]
     expected = module(*tensors)
     gone = keep_stacks(module.graph)
     alive = set(module.graph.nodes)
@@ -48,10 +49,10 @@ def test_a_graph_computes_the_same_with_dimensions_apart(function: object, input
 
 def test_heads_can_be_split() -> None:
     tensors = [torch.randn(2, 4, 3, 5) for _ in range(3)]
-    graph = make_fx(step)(*tensors).graph
+    graph = make_fx(step, decompositions())(*tensors).graph
     keep_stacks(graph)
     for node in graph.nodes:
         if node.op == "call_function" and len(node.meta["val"].shape) == 4:
             args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
-            extents = {s.extent for s in strategies_of(node.target, args, kwargs, node.meta["val"])}
+            extents = {s.extent for s in strategies_of(node.target, args, kwargs)}
             assert {2, 3} <= extents, node

@@ -62,7 +62,7 @@ class GraphConv(InEdgesRequired):
         functional.require_sizes(self, in_feats=in_feats, out_feats=out_feats)
         if isinstance(norm, bool):
             # Of the caller: Layer wraps constructors.
-            warn_deprecated("GraphConv(norm=True or False)", "use norm='both' or norm='none'", stacklevel=4)
+            warn_deprecated("GraphConv(norm=True or False)", "use norm='both' or norm='none'")
             norm = "both" if norm else "none"
         if norm not in functional.gcn_norms:
             raise DGLError(f"norm={norm!r} is not known; expected one of {', '.join(functional.gcn_norms)}")

@@ -39,6 +39,8 @@ class GroupRevRes(TorchLayer):
     x (num_nodes, size) -> (num_nodes, size)
     """
 
+    names_its_layers = True
+
     def __init__(self, gnn_module: nn.Module, groups: int = 2) -> None:
         super().__init__()
         self.gnn_modules = nn.ModuleList([gnn_module, *(deepcopy(gnn_module) for _ in range(groups - 1))])

@@ -3,6 +3,8 @@
 Layers hold parameters and check what users give them; what is computed stands here. ``*feat`` is any feature shape.
 """
 
+from ... import hints
+from ...backend import framework
 from ...ops import edge_softmax
 from ...ops.core import require_in_edges
 from ...ops.losses import cross_entropy
@@ -77,3 +79,8 @@ from .recurrent import gated_step, recurrent
 from .setattention import SetPairs, SetSizes, equal_sizes, seed_attention, set_attention, set_pairs
 from .statistics import AGGREGATORS, DIRECTIONS, SCALERS, degree_scaler, directional, statistics
 from .typed import edge_type_counts, typed_attention, typed_linear, typed_sum, typed_sum_of_bases
+
+__getattr__ = hints.names_of(
+    __name__,
+    reasons=lambda name: f"it is torch.nn.functional.{name}" if hasattr(framework.nn.functional, name) else "",
+)

@@ -55,9 +55,10 @@ def leaky_sum_of_three(adjacency: Adjacency, left: Tensor, right: Tensor, edge: 
     """Return the leaky ReLU of ``left[u] + right[v] + edge[e]`` of every edge.
 
     The result alone is kept for the gradient: a sum needs none of its operands, and the leaky ReLU the sign of its
-    result.
+    result. Where torch looks on, as selective checkpoints do, it may keep the sum, which nothing may overwrite then.
     """
-    return nn.LeakyReLU(slope, inplace=True)(sum_of_three(adjacency, left, right, edge))
+    total = sum_of_three(adjacency, left, right, edge)
+    return nn.LeakyReLU(slope, inplace=active.compiling() or not active.needs_operator((total,)))(total)
 
 
 def gaussians(adjacency: Adjacency, x: Tensor, mean: Tensor, inverse_sigma: Tensor) -> Tensor:

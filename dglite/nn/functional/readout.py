@@ -13,7 +13,6 @@ from ...graph import DGLGraph
 from ...graph.base import sizes_in_program
 from ...graph.storage import require_graph
 from ...ops import core
-from ...ops.operands import to_common_dtype
 from ...opspec import Reducer
 from ...readout import topk_nodes
 from ...structure.adjacency import Adjacency
@@ -88,10 +87,7 @@ def pooled(members: Members, feat: Tensor, reducer: Reducer, weight: Tensor | No
     feat (num_nodes, \*feat) -> (batch_size, \*feat), 0 for a graph without nodes.
     """
     if isinstance(members, core.TracedSegments):
-        if weight is not None:
-            feat, weight = to_common_dtype((feat, weight))
-            feat = feat * weight
-        return members.reduce(feat, reducer)
+        return members.reduce(feat, reducer) if weight is None else members.weighted_sum(feat, weight)
     if weight is None:
         return core.spmm(members, _ROW, reducer, (feat,))
     return core.spmm(members, _WEIGHTED, reducer, (feat, weight))
@@ -108,7 +104,5 @@ def attended_by_graph(members: Members, feat: Tensor, queries: Tensor) -> Tensor
     feat (num_nodes, d), queries (batch_size, d) -> (batch_size, d), 0 for a graph without nodes. One kernel.
     """
     if isinstance(members, core.TracedSegments):
-        feat, queries = to_common_dtype((feat, queries))
-        scores = (feat * members.repeat(queries)).sum(-1, keepdim=True)
-        return members.reduce(members.softmax(scores) * feat, Reducer.SUM)
+        return members.attended(feat, queries)
     return core.attention(members, _DOT, by_head(feat, 1), (by_head(queries, 1),))[:, 0]

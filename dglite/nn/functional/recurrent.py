@@ -35,6 +35,8 @@ def gated_step(cell: nn.GRUCell, x: Tensor, state: Tensor) -> Tensor:
         return cell(x, state)  # type: ignore[no-any-return]
     if active.name != "torch" or not active.on_cpu(x) or active.autocast_dtype() is not None:
         return cell(x, state)  # type: ignore[no-any-return]
+    if not active.compiling() and active.needs_operator((x, state)):  # who looks on may keep what this overwrites
+        return cell(x, state)  # type: ignore[no-any-return]
     size = cell.hidden_size
     parts = 2 * size, size
     (gates_x, new_x), (gates_h, new_h) = (w.T.split(parts, 1) for w in (cell.weight_ih, cell.weight_hh))

@@ -9,7 +9,7 @@ from ...expr import Expr, Operand, Side
 from ...ops import core
 from ...opspec import Reducer
 from ...structure.adjacency import Adjacency
-from .convolution import reduce_neighbours
+from .typed_bases import bases_in_program, sum_of_bases
 from .typed_operators import typed_edges, typed_rows
 from .typed_pairs import edge_pairs
 
@@ -49,19 +49,11 @@ def typed_sum_of_bases(
 ) -> Tensor:
     """Return :func:`typed_sum` with the matrices ``coefficients @ bases``, (num_dst, out).
 
-    ``coefficients`` (num_types, B), ``bases`` (B, in, out). Where nodes times bases are fewer than the pairs of nodes
-    and types, neighbours are added up once for each basis, in one pass over the edges, and multiplied by it.
+    ``coefficients`` (num_types, B), ``bases`` (B, in, out).
     """
-    num_bases, width, out = active.shape(bases)
-    pairs = None if active.compiling() else edge_pairs(adjacency, types, len(coefficients))
-    if pairs is not None and adjacency.num_dst * num_bases > pairs.groups.num_rows:
-        matrices = (coefficients @ bases.reshape(num_bases, width * out)).reshape(len(coefficients), width, out)
-        return typed_sum(adjacency, x, types, matrices, edge_weight)
-    weights = core.take_rows(coefficients, types if pairs is None else pairs.types)[:, :, None]
-    if edge_weight is not None:
-        weights = weights * edge_weight.reshape(-1, 1, 1)
-    total = reduce_neighbours(adjacency, x[:, None, :], Reducer.SUM, weights)
-    return total.reshape(adjacency.num_dst, num_bases * width) @ bases.reshape(num_bases * width, out)
+    if active.compiling():
+        return bases_in_program(adjacency, x, types, coefficients, bases, edge_weight)
+    return sum_of_bases(adjacency, x, types, coefficients, bases, edge_weight)
 
 
 def typed_attention(

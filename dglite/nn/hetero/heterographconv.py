@@ -46,6 +46,8 @@ class HeteroGraphConv(Layer):
     Raises ``DGLError`` for another aggregate.
     """
 
+    names_its_layers = True
+
     def __init__(self, mods: Mapping[Any, nn.Module], aggregate: str | Aggregate = "sum") -> None:
         super().__init__()
         if not isinstance(mods, Mapping):

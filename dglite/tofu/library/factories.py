@@ -13,12 +13,12 @@ from .common import elementwise, index_names
 aten = torch.ops.aten
 
 
-@rule(aten.full, aten.zeros, aten.ones, aten.new_zeros, aten.new_full, aten.new_ones)
+@rule(aten.full)
 def full(call: OperatorCall) -> SplitRule:
     return _of_size(call, random=False)
 
 
-@rule(aten.rand, aten.randn, aten.empty, aten.new_empty, aten.empty_strided, aten.new_empty_strided)
+@rule(aten.rand, aten.randn, aten.empty, aten.empty_strided, aten.new_empty_strided)
 def rand(call: OperatorCall) -> SplitRule:
     return _of_size(call, random=True)
 
@@ -45,12 +45,10 @@ def _strides(shape: tuple[int, ...], strides: list[int]) -> list[int]:
     return dense
 
 
-@rule(aten.full_like, aten.zeros_like, aten.ones_like, aten.fill)
-def full_like(call: OperatorCall) -> SplitRule:
-    return elementwise(call)
+rule(aten.full_like)(elementwise)
 
 
-@rule(aten.empty_like, aten.rand_like, aten.randn_like, aten.bernoulli, aten.native_dropout)
+@rule(aten.rand_like, aten.randn_like, aten.bernoulli, aten.native_dropout)
 def random_like(call: OperatorCall) -> SplitRule:
     return elementwise(call, random=True)
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..operator import OperatorCall, OperatorPart, SplitRule, rule
-from .common import IndexNames, aligned, index_names, outer, slices
+from .common import aligned, index_names, outer, slices
 
 aten = torch.ops.aten
 
@@ -16,23 +16,6 @@ aten = torch.ops.aten
 def embedding(call: OperatorCall) -> SplitRule:
     rows = index_names(len(call.shape("indices")))
     return slices(call, [[None, "d"], rows], [[*rows, "d"]])
-
-
-@rule(aten.embedding_dense_backward)
-def embedding_backward(call: OperatorCall) -> SplitRule | None:
-    rows = index_names(len(call.shape("indices")))
-    if call["scale_grad_by_freq"]:
-        return slices(call, [[*[None] * len(rows), "d"], [None] * len(rows)], [[None, "d"]])
-    return slices(call, [[*rows, "d"], rows], [[None, "d", *(f"+{name}" for name in rows)]])
-
-
-@rule(aten._embedding_bag)
-def embedding_bag(call: OperatorCall) -> SplitRule | None:
-    if call["mode"] == 2:
-        return None  # the rows of the maxima are an output, too
-    inputs: list[IndexNames] = [[None, "d"] if n == "weight" else [None] for n in call.names]
-    outputs: list[IndexNames] = [[None, "d"], [None], [None], [None]]
-    return slices(call, inputs, outputs, beside=(1, 2, 3))
 
 
 @rule(aten.gather)
@@ -71,7 +54,7 @@ def scatter(call: OperatorCall) -> SplitRule | None:
     return slices(call, [names] * len(call.inputs), [names])
 
 
-@rule(aten.index, aten._unsafe_index)
+@rule(aten.index)
 def index(call: OperatorCall) -> SplitRule | None:
     """Return the rule of ``self[indices]``: by dimensions that are not indexed, and by those of the indices."""
     placed = _index_names(call)
@@ -81,7 +64,7 @@ def index(call: OperatorCall) -> SplitRule | None:
     return slices(call, [source, *indices], [out])
 
 
-@rule(aten.index_put, aten._unsafe_index_put)
+@rule(aten.index_put)
 def index_put(call: OperatorCall) -> SplitRule | None:
     """Return the rule of ``self[indices] = values``, by dimensions that are not indexed."""
     placed = _index_names(call)
@@ -124,9 +107,3 @@ def _index_names(call: OperatorCall) -> tuple[list[str | None], list[list[str | 
         del out[d]
     at = used[0] if together else 0
     return source, [aligned(shape, common) for shape in shapes], out[:at] + common + out[at:]
-
-
-@rule(aten.masked_fill)
-def masked_fill(call: OperatorCall) -> SplitRule:
-    names: list[str | None] = list(index_names(len(call.outputs[0])))
-    return slices(call, [aligned(shape, names) for shape in call.inputs], [names])

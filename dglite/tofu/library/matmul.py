@@ -20,9 +20,8 @@ PRODUCTS: dict[Any, Callable[[TensorSymbol, TensorSymbol], Callable[..., Express
     aten.mm: lambda a, b: lambda i, j: Sum(lambda k: a[i, k] * b[k, j]),
     aten.bmm: lambda a, b: lambda n, i, j: Sum(lambda k: a[n, i, k] * b[n, k, j]),
     aten.mv: lambda a, x: lambda i: Sum(lambda k: a[i, k] * x[k]),
-    aten.dot: lambda x, y: lambda: Sum(lambda k: x[k] * y[k]),
 }
-ADDED = {aten.addmm: aten.mm, aten.baddbmm: aten.bmm, aten.addmv: aten.mv}
+ADDED = {aten.addmm: aten.mm, aten.addmv: aten.mv}
 """Products that something is added to."""
 
 
@@ -40,7 +39,7 @@ def added(call: OperatorCall) -> SplitRule:
         def at(*i: Any) -> Expression:
             return call["beta"] * c[broadcast(call.inputs[0], i)] + call["alpha"] * product(a, b)(*i)
 
-        return over({1: "i", 2: "ij", 3: "nij"}[rank], at)
+        return over("ij"[:rank], at)
 
     def local(part: OperatorPart, arguments: dict[str, Any]) -> Any:
         once = part.strategy.combine == ("sum",) and not part.adds
@@ -77,11 +76,6 @@ def sum_mm(call: OperatorCall) -> SplitRule:
     return SplitRule(describe(element, names), extents={"k": shares, **within}, keep=[*within])
 
 
-@rule(aten.bmm)
-def bmm(call: OperatorCall) -> SplitRule:
-    return SplitRule(describe(lambda a, b: lambda n, i, j: Sum(lambda k: a[n, i, k] * b[n, k, j])))
-
-
 @rule("transformers::grouped_mm_fallback")
 def grouped(call: OperatorCall) -> SplitRule:
     """Return the rule of products of runs of rows with the matrices of their experts, as transformers computes them.
@@ -114,21 +108,3 @@ def matmul(call: OperatorCall) -> SplitRule | None:
         return over([*batch, "i", "j"], at)
 
     return SplitRule(describe(element))
-
-
-@rule(aten.linear)
-def linear(call: OperatorCall) -> SplitRule:
-    rows = index_names(len(call.outputs[0]) - 1, "n")
-
-    def element(x: TensorSymbol, weight: TensorSymbol, *bias: TensorSymbol) -> IndexedFunction:
-        def at(*i: Any) -> Expression:
-            *n, o = i
-            total = Sum(lambda k: x[(*n, k)] * weight[o, k])
-            return bias[0][o] + total if bias else total
-
-        return over([*rows, "o"], at)
-
-    def local(part: OperatorPart, arguments: dict[str, Any]) -> Any:
-        return part.run(arguments) if part.index != "k" or part.adds else part.run(arguments, bias=None)
-
-    return SplitRule(describe(element, ("x", "weight", "bias")[: len(call.inputs)]), additive=True, local=local)

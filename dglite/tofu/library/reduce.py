@@ -1,4 +1,4 @@
-"""Reductions, and loss functions that are operators in ATen."""
+"""Reductions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from ..operator import OperatorCall, OperatorPart, SplitRule, rule
 from ..tdl import Expression, IndexedFunction, Max, Min, Prod, Sum, TensorSymbol, describe, over
-from .common import IndexNames, fitted, index_names, outer, slices
+from .common import fitted, index_names, outer, slices
 
 aten = torch.ops.aten
 
@@ -48,7 +48,6 @@ REDUCTIONS: dict[Any, Callable[[IndexedFunction], Expression]] = {
     aten.any: Max,
     aten.amin: Min,
     aten.min: Min,
-    aten.all: Min,
 }
 
 
@@ -76,43 +75,11 @@ def mean(call: OperatorCall) -> SplitRule:
     return SplitRule(total.description, local=local)
 
 
-@rule(aten.argmax, aten.argmin, aten.sort, aten.topk, aten.cumsum, aten.cumprod, aten.median, aten.logsumexp)
-@rule(aten.var, aten.std, aten.var_mean, aten.kthvalue, aten.logcumsumexp, aten.cummax, aten.cummin)
+@rule(aten.argmax, aten.argmin, aten.sort, aten.topk, aten.cumsum, aten.cumprod, aten.median)
+@rule(aten.var, aten.var_mean, aten.kthvalue, aten.logcumsumexp, aten.cummax, aten.cummin)
 def along_dim(call: OperatorCall) -> SplitRule:
     """Return the rule of a function of all rows of some dimensions."""
     rank = len(call.shape("self"))
     whole = call.dims() if "dim" in call.arguments else tuple(range(rank))
     names = outer(rank, whole)
     return slices(call, [names], [fitted(shape, names) for shape in call.outputs])
-
-
-SUM = 2
-"""The sum among the reductions of losses, as ATen numbers them."""
-
-
-@rule(aten.nll_loss_forward, aten.nll_loss2d_forward)
-def nll_loss(call: OperatorCall) -> SplitRule | None:
-    """Return the rule of the negative log-likelihood: by samples where it is their sum.
-
-    The mean divides by the total weight of all samples, so it is not a sum of parts. Decomposed into a gather, two sums
-    and a quotient, it splits.
-    """
-    names = _samples(call)
-    target = names["target"]
-    if call["reduction"] != SUM or not target:
-        return None
-    return slices(call, names, [[f"+{n}" for n in target]] * 2)
-
-
-@rule(aten.nll_loss_backward, aten.nll_loss2d_backward)
-def nll_loss_backward(call: OperatorCall) -> SplitRule:
-    names = _samples(call)
-    scalar = call.shape("grad_output") == ()
-    names["grad_output"] = [] if scalar else names["target"]
-    return slices(call, names, [names["self"]])
-
-
-def _samples(call: OperatorCall) -> dict[str, IndexNames]:
-    rank = len(call.shape("target"))
-    target = [f"i{d}" for d in range(rank)]
-    return {"self": [*target[:1], None, *target[1:]], "target": target, "weight": [None], "total_weight": []}

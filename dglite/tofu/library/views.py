@@ -16,9 +16,7 @@ from .common import elementwise, fitted, index_names, outer, resized, slices
 aten = torch.ops.aten
 
 
-@rule(aten.alias, aten.detach, aten._to_copy, aten.lift_fresh_copy, aten.copy)
-def same(call: OperatorCall) -> SplitRule:
-    return elementwise(call)
+rule(aten.alias, aten.detach, aten._to_copy, aten.lift_fresh_copy, aten.copy)(elementwise)
 
 
 def _moved(call: OperatorCall, where: Callable[[tuple[Any, ...]], tuple[Any, ...]], **options: Any) -> SplitRule:
@@ -34,19 +32,6 @@ def permute(call: OperatorCall) -> SplitRule:
     return SplitRule(
         describe(lambda x: over([names[d] for d in dims], lambda *i: x[tuple(i[dims.index(d)] for d in range(len(i)))]))
     )
-
-
-@rule(aten.t)
-def t(call: OperatorCall) -> SplitRule:
-    return _moved(call, lambda i: i[::-1])
-
-
-@rule(aten.transpose)
-def transpose(call: OperatorCall) -> SplitRule:
-    order = list(range(len(call.outputs[0])))
-    first, second = call["dim0"], call["dim1"]
-    order[first], order[second] = order[second], order[first]
-    return _moved(call, lambda i: tuple(i[d] for d in order))
 
 
 @rule(aten.unsqueeze)
@@ -150,7 +135,7 @@ def select(call: OperatorCall) -> SplitRule:
     return _moved(call, lambda i: (*i[:dim], row, *i[dim:]), exact=True, local=local)
 
 
-@rule(aten.split_with_sizes, aten.split, aten.unbind)
+@rule(aten.split_with_sizes)
 def split(call: OperatorCall) -> SplitRule:
     shape, (dim,) = call.shape("self"), call.dims()
     names = outer(len(shape), (dim,))
@@ -193,25 +178,10 @@ def cat(call: OperatorCall) -> SplitRule | None:
     return SplitRule(describe(element, index_names(len(call.inputs), "x")), extents={f"i{dim}": ends[-1]})
 
 
-@rule(aten.stack)
-def stack(call: OperatorCall) -> SplitRule:
-    rank = len(call.outputs[0])
-    names = outer(rank, (call["dim"] % rank,))
-    return slices(call, [fitted(shape, names) for shape in call.inputs], [names])
-
-
 @rule(aten.flip)
 def flip(call: OperatorCall) -> SplitRule:
     shape, dims = call.shape("self"), call.dims("dims") if call["dims"] else ()
     return _moved(call, lambda i: tuple(shape[d] - 1 - j if d in dims else j for d, j in enumerate(i)))
-
-
-@rule(aten.roll)
-def roll(call: OperatorCall) -> SplitRule | None:
-    if not call["dims"]:
-        return None
-    names = outer(len(call.outputs[0]), call.dims("dims"))
-    return slices(call, [names], [names])
 
 
 @rule(aten.repeat)
@@ -263,21 +233,3 @@ def constant_pad_nd(call: OperatorCall) -> SplitRule:
 def scatter_slice(call: OperatorCall) -> SplitRule:
     names = outer(len(call.shape("self")), call.dims())
     return slices(call, [names, fitted(call.shape("src"), names)], [names])
-
-
-@rule(aten.slice_backward, aten.select_backward)
-def slice_backward(call: OperatorCall) -> SplitRule:
-    rank = len(call.outputs[0])
-    names = outer(rank, (call["dim"] % rank,))
-    return slices(call, [fitted(call.inputs[0], names)], [names], local=resized("input_sizes"))
-
-
-@rule(aten.as_strided)
-def as_strided(call: OperatorCall) -> SplitRule | None:
-    """Return the rule of a contiguous view that is written with strides; others read anything."""
-    size = tuple(call["size"])
-    contiguous = [math.prod(size[d + 1 :]) for d in range(len(size))]
-    same_elements = math.prod(size) == math.prod(call.shape("self"))
-    if not same_elements or list(call["stride"]) != contiguous or call["storage_offset"]:
-        return None
-    return view(call)

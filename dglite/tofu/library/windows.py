@@ -174,24 +174,13 @@ def max_pool_backward(call: OperatorCall) -> SplitRule:
 
 
 SPACE = {
-    1: (
-        aten.reflection_pad1d,
-        aten.replication_pad1d,
-        aten.upsample_nearest1d,
-        aten.avg_pool1d,
-        aten.adaptive_avg_pool1d,
-    ),
     2: (
         aten._adaptive_avg_pool2d,
         aten._adaptive_avg_pool2d_backward,
-        aten.reflection_pad2d,
-        aten.reflection_pad2d_backward,
-        aten.replication_pad2d,
         aten.replication_pad2d_backward,
-        aten.upsample_nearest2d,
         aten.upsample_bilinear2d,
     ),
-    3: (aten._adaptive_avg_pool3d, aten._adaptive_avg_pool3d_backward, aten.reflection_pad3d, aten.replication_pad3d),
+    3: (aten._adaptive_avg_pool3d, aten._adaptive_avg_pool3d_backward),
 }
 """Operators on images by the dimensions of space, which each reads as a whole."""
 
@@ -220,11 +209,3 @@ def upsample_backward(call: OperatorCall) -> SplitRule:
 @rule(aten.grid_sampler_2d)
 def grid_sampler(call: OperatorCall) -> SplitRule:
     return slices(call, [["n", "c", None, None], ["n", None, None, None]], [["n", "c", None, None]])
-
-
-@rule(aten.col2im, aten.im2col)
-def columns(call: OperatorCall) -> SplitRule | None:
-    inputs, outputs = len(call.inputs[0]), len(call.outputs[0])
-    if max(inputs, outputs) < 4:
-        return None
-    return slices(call, [["n", *[None] * (inputs - 1)]], [["n", *[None] * (outputs - 1)]])

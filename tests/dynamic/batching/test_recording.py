@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from dglite import DGLError, dynamic
 from dglite.dynamic.batching.session import Session, current_session, end_session
+from dglite.kernels.cpu.dynamic import recording
 from dglite.kernels.cpu.dynamic.recording import check_slots
 
 
@@ -125,3 +126,13 @@ def test_slots_elsewhere_are_refused() -> None:
     lazy = dynamic.lazy(torch.ones(3))
     with pytest.raises(DGLError, match="cannot be recorded"):
         check_slots(SimpleNamespace(_kind=lazy._kind, _ref=lazy._ref, _session=lazy._session), lazy._session)
+
+
+@pytest.mark.parametrize("place", ["_ITEMS", "_ADDRESS_OF_ITEMS", "_SIZE"])
+def test_items_elsewhere_are_refused(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.14 has the items of a tuple a word further on than 3.13: the process crashed when it recorded."""
+    lazy = dynamic.lazy(torch.ones(3))
+    check_slots(lazy, lazy._session)
+    monkeypatch.setattr(recording, place, getattr(recording, place) - 1)
+    with pytest.raises(DGLError, match="cannot be recorded"):
+        check_slots(lazy, lazy._session)

@@ -59,6 +59,17 @@ def test_small_work_runs_here_and_large_work_on_threads():
     assert threads == 2 and tasks > 2
 
 
+def test_few_edges_among_many_ids_use_threads_for_the_misses_of_their_rows(two_threads):
+    rng = np.random.default_rng(0)
+    src, dst = rng.integers(0, 1_000_000, (2, 6_000))
+    adj, x = Adjacency.from_coo(1_000_000, 1_000_000, src, dst), torch.rand(1_000_000, 1)
+    assert len(src) < launch.PARALLEL_FROM  # each would be done by one thread if an edge were an element of work
+    before = launch.parallel_launches()
+    scores = core.sddmm(adj, U0 + Operand(Side.V, 1), (x, x))
+    assert launch.parallel_launches() == before + 1
+    assert torch.equal(scores, x[src] + x[dst])
+
+
 def test_a_thread_that_is_not_the_main_one_uses_the_pool(two_threads):
     want, results, before = aggregate(), list[torch.Tensor](), launch.parallel_launches()
     worker = threading.Thread(target=lambda: results.append(aggregate()))

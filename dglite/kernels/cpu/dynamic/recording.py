@@ -33,8 +33,8 @@ _TYPE = _HEAD - 1
 """Words of any object before its own, the last of which is its type."""
 _KIND, _REF, _SESSION = _HEAD, _HEAD + 1, _HEAD + 2
 _PRODUCTS, _WORDS = _HEAD, _HEAD + 1
-_SIZE, _ITEMS = _HEAD, _HEAD + 1
-"""Of tuples and lists; a list has the address of its items."""
+_SIZE, _ITEMS, _ADDRESS_OF_ITEMS = _HEAD, tuple.__basicsize__ // 8, _HEAD + 1
+"""The size of tuples and lists, the items of a tuple (in Python 3.14 behind its hash), and the address of a list's."""
 _DATA, _SHAPE = _HEAD, _HEAD + 2
 """Of arrays."""
 _LAZY, _TABLE, _OTHERWISE, _LIST, _DEFAULT = (_ITEMS + i for i in range(5))
@@ -149,7 +149,7 @@ def by_kinds_of_list(state: int, args: int, count: int, names: int) -> int:
         several = word(args, 0)
         is_list = word(several, _TYPE) == word(state, _LIST)
         if is_list or word(several, _TYPE) == word(state, _TYPE):
-            items = word(several, _ITEMS) if is_list else several + 8 * _ITEMS
+            items = word(several, _ADDRESS_OF_ITEMS) if is_list else several + 8 * _ITEMS
             axis = word(args, 1) if count == 2 else word(state, _DEFAULT)
             number = _from_int(word(several, _SIZE))
             table = _entry(_entry(word(state, _TABLE), number), axis)
@@ -247,14 +247,18 @@ def append(state: int, args: int, count: int, names: int) -> int:
 
 
 def check_slots(lazy: Any, session: Any) -> None:
-    """Raise unless slots lie where the kernels read them."""
+    """Raise unless slots, and items of tuples and lists, lie where the kernels read them."""
 
     def slot(x: Any, i: int) -> Any:
         return ctypes.c_void_p.from_address(id(x) + 8 * i).value
 
     slots = [(lazy, _KIND, "_kind"), (lazy, _REF, "_ref"), (lazy, _SESSION, "_session")]
     slots += [(session, _PRODUCTS, "products"), (session, _WORDS, "words")]
-    if any(slot(x, i) != id(getattr(x, name)) for x, i, name in slots):
+    as_read = all(slot(x, i) == id(getattr(x, name)) for x, i, name in slots)
+    pair = lazy, session
+    as_read = as_read and [slot(pair, i) for i in (_SIZE, _ITEMS, _ITEMS + 1)] == [2, id(lazy), id(session)]
+    as_read = as_read and slot([lazy], _SIZE) == 1 and list.__basicsize__ == 8 * (_ADDRESS_OF_ITEMS + 2)
+    if not as_read:
         raise DGLError(f"lazy tensors cannot be recorded on {sys.implementation.name} {sys.version.split()[0]}")
 
 

@@ -45,6 +45,10 @@ NONTEMPORAL_FROM = 1 << 23
 """Bytes of a g-SDDMM's result that go past the caches, which have not room for them beside the operands."""
 
 
+LISTED_EDGE = 5
+"""Elements of work that reading a listed edge counts as: its rows lie anywhere, mostly on pages of their own."""
+
+
 class _Bound:
     """A kernel with the arguments that shapes determine. ``layout`` owns the group tables it points to."""
 
@@ -209,7 +213,8 @@ class SddmmKernel(_Bound):
     def __call__(self, structure: Structure, operands: Sequence[int], out: int, threads: int) -> None:
         """Run."""
         words = self.fitted(structure, out).words(structure, operands, out)
-        launch_at(self.driver, words.buffer_info()[0], *tasks_for(structure[NUM_ENTRIES] * self.width, threads))
+        edge_work = self.width + LISTED_EDGE * (structure[NUM_ROWS] == EDGE_LIST)
+        launch_at(self.driver, words.buffer_info()[0], *tasks_for(structure[NUM_ENTRIES] * edge_work, threads))
 
 
 @cache
