@@ -110,7 +110,7 @@ def _by_batch(coarse: Coarse) -> dict[int, SplitDim]:
         strategy = _along(group, dims)
         if strategy is not None:
             split: dict[int, SplitDim] = {
-                v: d for v, d in _made(group, strategy).items() if v not in weights and d is not None
+                v: d for v, d in _output_dims(group, strategy).items() if v not in weights and d is not None
             }
             dims = split | dims
     return dims | {coarse.group_of[node]: None for node in captured.buffers.values()}
@@ -118,12 +118,12 @@ def _by_batch(coarse: Coarse) -> dict[int, SplitDim]:
 
 def _along(group: OperatorGroup, dims: Mapping[int, SplitDim]) -> Strategy | None:
     """Return the strategy that cuts the inputs of an operator as they are cut, if any is."""
-    known = [(i, dims[v]) for i, v in enumerate(group.inputs) if dims.get(v) is not None]
-    strategies = group.call.strategies if known else ()
-    return next((s for s in strategies if all(_cut_dim(s.inputs[i]) == d for i, d in known)), None)
+    cuts = [(i, dims[v]) for i, v in enumerate(group.inputs) if dims.get(v) is not None]
+    strategies = group.call.strategies if cuts else ()
+    return next((s for s in strategies if all(_cut_dim(s.inputs[i]) == d for i, d in cuts)), None)
 
 
-def _made(group: OperatorGroup, strategy: Strategy) -> dict[int, SplitDim]:
+def _output_dims(group: OperatorGroup, strategy: Strategy) -> dict[int, SplitDim]:
     """Return the dimension along which a strategy makes each output, None where it makes all of it or partial sums."""
     regions = zip(group.outputs, strategy.outputs, strategy.combine, strict=True)
     return {v: _cut_dim(region) if combine == "concat" else None for v, region, combine in regions if v >= 0}
@@ -150,8 +150,8 @@ def megatron(coarse: Coarse, workers: int) -> list[SearchStep]:
                 if v in weights:
                     rank = len(coarse.tensors[v].shape)
                     fixed.setdefault(v, _cut_dim(strategy.inputs[i]) if strategy else rank - 1 if rank > 1 else None)
-            made = _made(group, strategy) if strategy else dict.fromkeys(group.outputs)
-            dims = made | dims
+            output_dims = _output_dims(group, strategy) if strategy else dict.fromkeys(group.outputs)
+            dims = output_dims | dims
     for group in reversed(coarse.operators):  # views of weights
         if weights.issuperset(group.inputs) and group.outputs[0] in fixed:
             cut = fixed[group.outputs[0]]

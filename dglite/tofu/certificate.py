@@ -67,10 +67,10 @@ def _most_alive(coarse: Coarse) -> dict[int, dict[int, int]]:
     alive = {node for node in coarse.captured.graph.nodes if node.op == "placeholder" and node in coarse.group_of}
     bytes_alive = sum(map(_bytes, alive))
     most, best = bytes_alive, set(alive)
-    for _, made, dead in lifetimes(coarse):
-        gone, new = alive.intersection(dead), set(made).difference(dead)
-        alive = (alive - gone) | new
-        bytes_alive += sum(map(_bytes, new)) - sum(map(_bytes, gone))
+    for _, outputs, dead in lifetimes(coarse):
+        freed, new = alive.intersection(dead), set(outputs).difference(dead)
+        alive = (alive - freed) | new
+        bytes_alive += sum(map(_bytes, new)) - sum(map(_bytes, freed))
         if bytes_alive > most:
             most, best = bytes_alive, set(alive)
     count: dict[int, dict[int, int]] = {}

@@ -34,8 +34,8 @@ def memory_profile(coarse: Coarse, steps: Sequence[SearchStep]) -> np.ndarray:
     nodes = coarse.captured.graph.nodes
     now = sum(sizes[n] for n in nodes if n.op == "placeholder")
     profile = np.empty(len(nodes), np.int64)
-    for number, (node, made, dead) in enumerate(lifetimes(coarse)):
-        now += sum(sizes[x] for x in made)
+    for number, (node, outputs, dead) in enumerate(lifetimes(coarse)):
+        now += sum(sizes[x] for x in outputs)
         again = node not in workspace and any(_is_written_into(x, node) for x in dead)
         profile[number] = now + workspace.get(node, 0) - (sizes[node] if again else 0)
         now -= sum(sizes[x] for x in dead)
