@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 
@@ -27,13 +26,10 @@ class DGLWarning(UserWarning):
     """Category of every warning that dglite gives, except for those about deprecated spellings."""
 
 
-_FOLDER = os.path.dirname(__file__) + os.sep
-
-
 def warn(message: str, category: type[Warning] = DGLWarning) -> None:
     """Give a warning that points at the line outside of dglite from which dglite was called."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_FOLDER):
+    frame, level, ours = sys._getframe(1), 2, __name__.partition(".")[0]
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == ours:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
 

@@ -19,7 +19,8 @@ CODE = (*CODE, "docs/*.py", "docs/_ext/*.py", "shim/**/*.py", "Makefile", "setup
 FOREIGN = """
     BuiltinDataset CSCFormatBase FakeTensor cuLaunchKernel io_uring kamada_kawai_layout _linear_pointwise MADV_FREE
     OPENBLAS_THREAD_TIMEOUT ogbn_arxiv_dgl sampled_subgraphs
-    __array_function__ register_autocast register_autograd spring_layout swap_tensors __create_chunk_list__ validate_inputs
+    __array_function__ register_autocast register_autograd spring_layout swap_tensors
+    __create_chunk_list__ validate_inputs
 """.split()
 """Names of other projects and of the system."""
 

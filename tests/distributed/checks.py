@@ -276,7 +276,7 @@ def scheduled_rows_are_fetched_once(folder: Path) -> None:
     assert epochs(g, single) == expected
     assert single.hits + single.misses == remote and (world() == 1 or single.hits > 0)
     little = ScheduledFeatures(x, memory=900 if rank() == world() - 1 else "1 MB")
-    assert "memory=900 B is too little" in message(lambda: epochs(g, little))
+    assert "memory=900 bytes is too little" in message(lambda: epochs(g, little))
     if world() > 1:
         assert "what a DistNodeDataLoader is given" in message(lambda: epochs(g, ample if rank() else x))
 

@@ -95,7 +95,7 @@ def _attention(score: Score, adj: Adjacency, **flags: bool) -> tuple[GraphOp, tu
     inputs = [_random(*shapes[name]) for name in how.operands]
     inputs += [_random(8)] if flags.get("projected") else []
     inputs += [torch.tensor(0.3, dtype=torch.float64)]
-    return attention._Attention(adj, how, (True,) * len(inputs)), tuple(inputs)
+    return attention.AttentionOp(adj, how, (True,) * len(inputs)), tuple(inputs)
 
 
 SEVERAL = tuple((expr, reducer) for expr in (U0 * E1, U0 + E1) for reducer in (Reducer.MEAN, Reducer.MAX, Reducer.SUM))

@@ -27,7 +27,7 @@ Call = tuple[Any, ...]
 """Of an operator: inputs, source and destination of every edge, their counts, recipe."""
 SPOILT, RIGHT = ", spoilt: ", "the result of the right call"
 REFUSALS = ("DGLError: ", "UnknownIdError: ")
-WITHOUT_IDS = {"products", "segment_reduce", "segment_softmax", "typed_rows"}
+WITHOUT_IDS = {"products", "segment_attention", "segment_reduce", "segment_softmax", "typed_rows"}
 """Operators whose structure is no list of edges."""
 
 
@@ -57,7 +57,11 @@ def _in_programs() -> Iterator[tuple[Any, tuple[Any, ...]]]:
     yield nn.TWIRLSConv(4, 3, 4, 2), (g, x)
     yield nn.SetTransformerEncoder(4, 2, 2, 4).eval(), (batch, torch.cat([x, x]))
     yield nn.TypedLinear(4, 3, 2), (x, torch.arange(len(x)) % 2)
-    yield nn.RelGraphConv(4, 3, 2), (g, x, torch.arange(g.num_edges()) % 2)
+    types = torch.arange(g.num_edges()) % 2
+    yield nn.RelGraphConv(4, 3, 2), (g, x, types)
+    # Of no gradients:
+    yield nn.RelGraphConv(4, 3, 2, "basis", 2).requires_grad_(False), (g, x, types)
+    yield nn.Set2Set(4, 2, 1).requires_grad_(False), (batch, torch.cat([x, x]))
 
 
 def _noted_calls() -> dict[tuple[str, str], Call]:
@@ -116,7 +120,7 @@ def _spoilt_inputs(name: str, call: Call) -> Iterator[tuple[str, Call]]:
 
         yield f"input {i} complex", replaced(x.to(torch.complex64))
         yield f"input {i} of booleans", replaced(x.bool())
-        if x.dim() and not (name == "products" and i == 0):  # a factor may have any number of rows
+        if x.dim() and (name, i) not in (("products", 0), ("typed_bases", 1)):  # these may have any number of rows
             yield f"input {i} with a row more", replaced(torch.cat([x, x.new_ones(1, *x.shape[1:])]))
             yield f"input {i} without rows", replaced(x[:0])
         if x.dim():

@@ -80,7 +80,7 @@ class _TypedBases(GraphOp):
         num_bases, width, out = (*shapes[2], 0, 0, 0)[:3]
         expected = [(adj.num_src, width), (*shapes[1][:1], num_bases), (num_bases, width, out)]
         devices = {str(active.device(tensor)) for tensor in inputs}
-        if shapes[:3] != expected or any(shape[0] != adj.num_edges for shape in shapes[3:]) or len(devices) > 1:
+        if shapes[:3] != expected or any(shape[:1] != (adj.num_edges,) for shape in shapes[3:]) or len(devices) > 1:
             raise DGLError(
                 f"a sum by type got tensors of shapes {shapes} on {sorted(devices)}; expected rows of {adj.num_src} "
                 f"sources, coefficients, bases, weights and types of {adj.num_edges} edges, on one device"
