@@ -36,7 +36,7 @@ NEVER_CALLED = {
         export load_program from_pandas from_tables from_rdkit from_smiles
         hetero_from_shared_memory from_pyg to_pyg metis_partition metis_partition_assignment ClusterGCNSampler
         DistDataLoader DistEdgeDataLoader DistNodeDataLoader MappedFeatures FeatureStore
-        GraphFolder NodeIds Table convert_tables database_tables estimate_conversion relbench_tables""",
+        GraphFolder IGBFolder NodeIds Table convert_tables database_tables estimate_conversion relbench_tables""",
     "reads files that are downloaded": """
         GDELT ICEWS18 BitcoinOTC Coauthor CoraBinary CoraFull AmazonCoBuy LegacyPPIDataset
         check_sha1 download extract_archive get_download_dir load_labels load_tensors loadtxt save_tensors

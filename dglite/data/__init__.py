@@ -22,6 +22,7 @@ from .heterophily import (
     TolokersDataset,
     WisconsinDataset,
 )
+from .igb import IGBFolder
 from .inductive import CLUSTERDataset, LegacyPPIDataset, PATTERNDataset, PPIDataset, ZINCDataset
 from .karate import KarateClubDataset
 from .knowledge_graph import FB15k237Dataset, FB15kDataset, WN18Dataset
@@ -125,6 +126,7 @@ __all__ = [
     "GINDataset",
     "GraphFolder",
     "ICEWS18Dataset",
+    "IGBFolder",
     "KarateClubDataset",
     "LegacyPPIDataset",
     "LegacyTUDataset",
