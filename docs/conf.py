@@ -90,7 +90,7 @@ def stay_on_site(app: Any, page: str, source: list[str]) -> None:
         source[0] = source[0].replace(f"]({outside}", f"]({inside}")
 
 
-def keep_names_together(app: Any, what: str, name: str, x: Any, options: Any, lines: list[str]) -> None:
+def keep_names_together(app: Any, kind: str, name: str, x: Any, options: Any, lines: list[str]) -> None:
     """Write attributes that share a description without spaces: Sphinx takes the first of two words for a type."""
     lines[:] = [re.sub(r"^:ivar ([\w, ]+):", lambda match: match[0].replace(", ", ","), line) for line in lines]
 
