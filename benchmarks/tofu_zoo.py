@@ -403,23 +403,23 @@ def main() -> None:
     if given.large:
         plan_large(given.limit, given.certified)
         return
-    path, kept = RESULTS / "tofu_zoo.json", not given.quick and given.layers is None
+    path, is_recorded = RESULTS / "tofu_zoo.json", not given.quick and given.layers is None
     only = [name for name in given.only.split(",") if name]
-    records: dict[str, Record] = json.loads(path.read_text())["records"] if kept and path.is_file() else {}
-    chosen = {name: make for name, make in models().items() if not only or name in only}
+    records: dict[str, Record] = json.loads(path.read_text())["records"] if is_recorded and path.is_file() else {}
+    makers = {name: make for name, make in models().items() if not only or name in only}
 
     def keep(name: str, values: Record) -> None:
         records[name] = records.get(name, {}) | values
         print(zoo_table({name: records[name]}).splitlines()[-1], flush=True)
-        if kept:
+        if is_recorded:
             save("tofu_zoo", {"records": {name: records[name] for name in models() if name in records}})
 
-    for name, make in chosen.items():
+    for name, make in makers.items():
         before = records.get(name, {})
         if only or not ("error" in before or "certificate" in before or ("bytes" in before and not given.certified)):
             keep(name, measure(make, given.workers, given.layers, given.limit, given.certified))
             gc.collect()
-    left = [name for name in chosen if only or "trained" not in records.get(name, {})]
+    left = [name for name in makers if only or "trained" not in records.get(name, {})]
     for name, equal in trained(left) if given.train else ():
         keep(name, {"trained": equal})
     print(f"{zoo_table(records)}\n{zoo_summary(records)}")

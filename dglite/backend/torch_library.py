@@ -215,16 +215,6 @@ def register(name: str, make: MakeOp, run_again: RunAgain | None, dtypes: Mappin
         result, aux = _OPERATORS[name](folded, *structure)
         return (result, aux), (op.batch_axis, None if aux.dtype is torch.uint8 else op.batch_axis)
 
-    def cast(kind: str) -> Callable[..., Any]:
-        excluded = torch._C.DispatchKeySet(_AUTOCAST[kind])
-
-        def call(inputs: list[torch.Tensor], *structure: Any) -> Any:
-            inputs = _of_one_dtype(inputs, kind)
-            with torch._C._ExcludeDispatchKeyGuard(excluded):
-                return _OPERATORS[name](inputs, *structure)
-
-        return call
-
     left_to_python(compute)
     _LIBRARY.define(name + _SIGNATURE, tags=_TAGS)
     _LIBRARY.impl(name, compute, "CompositeExplicitAutograd")
@@ -232,11 +222,23 @@ def register(name: str, make: MakeOp, run_again: RunAgain | None, dtypes: Mappin
     torch.library.register_fake(full_name, describe, lib=_LIBRARY)
     _LIBRARY.impl(name, differentiable, "Autograd", with_keyset=True)
     for kind, key in _AUTOCAST.items():
-        _LIBRARY.impl(name, cast(kind), key.name)
+        _LIBRARY.impl(name, _in_autocast(name, kind), key.name)
     if hasattr(torch.library, "register_vmap"):  # from torch 2.5 on
         torch.library.register_vmap(full_name, batched, lib=_LIBRARY)
     operator = _OPERATORS[name] = getattr(torch.ops.dglite, name).default
     _DECOMPOSITIONS[operator], _MAKERS[operator], _KERNELS[operator] = decompose, make, compute
+
+
+def _in_autocast(name: str, kind: str) -> Callable[..., Any]:
+    """Return what runs the operator of a name where autocast is on for a kind of device."""
+    excluded = torch._C.DispatchKeySet(_AUTOCAST[kind])
+
+    def call(inputs: list[torch.Tensor], *structure: Any) -> Any:
+        inputs = _of_one_dtype(inputs, kind)
+        with torch._C._ExcludeDispatchKeyGuard(excluded):
+            return _OPERATORS[name](inputs, *structure)
+
+    return call
 
 
 def _of_one_dtype(inputs: list[torch.Tensor], kind: str) -> list[torch.Tensor]:

@@ -345,11 +345,6 @@ def _restore(features: list[TableFeature], reached: dict[str, Any]) -> None:
         feature.restore(reached.get("categories", {}).get(feature.name), reached.get("shapes", {}).get(feature.name))
 
 
-def _fingerprint(table: NodeTable | EdgeTable) -> list[Any]:
-    settings = {name: value for name, value in vars(table.table).items() if name != "data"}
-    return [table.label, table.columns, table.source.fingerprint, str(settings)]
-
-
 def _described(table: NodeTable | EdgeTable | None) -> dict[str, Any]:
     return {} if table is None else {feature.name: feature.categories for feature in table.features}
 
